@@ -9,6 +9,7 @@
 #include <numbers>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -192,7 +193,7 @@ absl::Status CompareStep(std::shared_ptr<gpu::Context> context, const Organ& org
   return absl::OkStatus();
 }
 
-/// What a step costs with each energy: a free swing of the organ, the energies in turn so that each sees the same machine.
+/// What a step costs with each energy, and node-smoothed: a free swing of the organ, all in turn so that each sees the same machine.
 absl::Status CompareEnergies(std::shared_ptr<gpu::Context> context, const Organ& organ, const std::string& name, Report* report) {
   struct Swing {
     std::string name;
@@ -200,14 +201,18 @@ absl::Status CompareEnergies(std::shared_ptr<gpu::Context> context, const Organ&
     std::vector<double> step_ms;
   };
   std::vector<Swing> swings;
-  for (const auto& [energy, energy_name] : {
-#define PALPATE_ENERGY(name, Name, api, code, text) std::pair(sim::MaterialModel::k##Name, #name),
+  using Model = std::tuple<sim::MaterialModel, const char*, bool>;
+  for (const auto& [energy, energy_name, is_smoothed] : {
+#define PALPATE_ENERGY(name, Name, api, code, text) Model(sim::MaterialModel::k##Name, #name, false),
            PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
 #undef PALPATE_ENERGY
+               Model(sim::MaterialModel::kStableNeoHookean, "neo_hookean_smoothed", true),
+           Model(sim::MaterialModel::kCorotated, "corotated_smoothed", true),
        }) {
     gpu::TissueModel model;
     PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::ElasticTet> tets, TetsOf(organ, energy));
     for (const sim::ElasticTet& tet : tets) model.tets.push_back(sim::TissueOf(tet));
+    for (gpu::TissueTet& tet : model.tets) tet.is_smoothed = is_smoothed ? 1 : 0;
     for (const Vector3d& v : organ.mesh.vertices) model.rest_m.push_back({v.x(), v.y(), v.z()});
     model.fixed = organ.fixed;
     gpu::TissueOptions options;

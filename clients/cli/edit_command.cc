@@ -47,7 +47,7 @@ struct EditOptions {
   std::string body;
   // Numbers of one region or blade, as they stand on the line.
   std::vector<double> ball, capsule, edges;
-  std::vector<uint64_t> tets;
+  std::vector<uint64_t> tets, triangles;
   std::string zone;
   JointOptions joint;
 };
@@ -59,8 +59,9 @@ void SetVec3(const double* values, v1::Vec3& v) {
 }
 
 absl::Status FillRegion(const EditOptions& options, v1::EditRegion& region) {
-  const int given = int{!options.ball.empty()} + int{!options.capsule.empty()} + int{!options.tets.empty()} + int{!options.zone.empty()};
-  if (given != 1) return absl::InvalidArgumentError("give one of --ball, --capsule, --tet, --zone: where to edit");
+  const int given = int{!options.ball.empty()} + int{!options.capsule.empty()} + int{!options.tets.empty()} +
+                    int{!options.triangles.empty()} + int{!options.zone.empty()};
+  if (given != 1) return absl::InvalidArgumentError("give one of --ball, --capsule, --tet, --triangle, --zone: where to edit");
   if (!options.ball.empty()) {
     SetVec3(options.ball.data(), *region.mutable_ball()->mutable_center_m());
     region.mutable_ball()->set_radius_m(options.ball[3]);
@@ -70,6 +71,8 @@ absl::Status FillRegion(const EditOptions& options, v1::EditRegion& region) {
     region.mutable_capsule()->set_radius_m(options.capsule[6]);
   } else if (!options.tets.empty()) {
     region.mutable_tets()->mutable_ids()->Add(options.tets.begin(), options.tets.end());
+  } else if (!options.triangles.empty()) {
+    region.mutable_triangles()->mutable_ids()->Add(options.triangles.begin(), options.triangles.end());
   } else {
     region.set_zone(options.zone);
   }
@@ -160,14 +163,17 @@ std::string DescribeOutcome(const v1::Edit& edit, const v1::EditOutcome& outcome
                            edit.material().zone().empty() ? "" : absl::StrCat(", zone ", edit.material().zone()));
   }
   std::vector<std::string> parts;
-  if (outcome.removed_tets().empty() && outcome.added_tets().empty()) {
+  const bool is_shell = !outcome.removed_triangles().empty() || !outcome.added_triangles().empty();
+  const char* const what = is_shell ? "triangles" : "tets";
+  const int removed = is_shell ? outcome.removed_triangles_size() : outcome.removed_tets_size();
+  const int added = is_shell ? outcome.added_triangles_size() : outcome.added_tets_size();
+  if (removed == 0 && added == 0) {
     parts.emplace_back("nothing changed");
   } else if (edit.has_carve()) {
-    parts.push_back(absl::StrFormat("%d tets removed, %.3g g", outcome.removed_tets_size(), 1e3 * outcome.removed_mass_kg()));
-    if (!outcome.added_tets().empty()) parts.push_back(absl::StrFormat("%d added where edges were split", outcome.added_tets_size()));
+    parts.push_back(absl::StrFormat("%d %s removed, %.3g g", removed, what, 1e3 * outcome.removed_mass_kg()));
+    if (added > 0) parts.push_back(absl::StrFormat("%d added where edges were split", added));
   } else {
-    parts.push_back(absl::StrFormat("%d tets replaced by %d, least mean ratio %.2f", outcome.removed_tets_size(), outcome.added_tets_size(),
-                                    outcome.min_mean_ratio()));
+    parts.push_back(absl::StrFormat("%d %s replaced by %d, least mean ratio %.2f", removed, what, added, outcome.min_mean_ratio()));
   }
   if (outcome.unchanged_count() > 0) parts.push_back(absl::StrFormat("%d stay", outcome.unchanged_count()));
   if (!outcome.new_bodies().empty()) parts.push_back(absl::StrCat("cut off: ", absl::StrJoin(outcome.new_bodies(), ", ")));
@@ -209,6 +215,7 @@ void AddRegion(CLI::App& kind, EditOptions& options) {
   kind.add_option("--capsule", options.capsule, "both ends and radius: X Y Z X Y Z R")->expected(7);
   kind.add_option("--tet", options.tets, "id of a tet; may be given more than once");
   kind.add_option("--zone", options.zone, "all tets of a zone");
+  kind.add_option("--triangle", options.triangles, "id of a triangle of a shell; may be given more than once");
 }
 
 void AddJoint(CLI::App& command, const std::shared_ptr<EditOptions>& options) {
@@ -267,7 +274,7 @@ void AddEditCommand(CLI::App& app, Session& session) {
   AddRegion(*carve, *options);
   carve->callback([options] { options->edit.mutable_carve(); });
 
-  auto* refine = AddKind(*command, "refine", "split tets until no edge is longer");
+  auto* refine = AddKind(*command, "refine", "split tets, or triangles of a shell, until no edge is longer");
   AddBody(*refine, *options);
   AddRegion(*refine, *options);
   refine
@@ -277,6 +284,9 @@ void AddEditCommand(CLI::App& app, Session& session) {
   refine->add_option_function<uint32_t>(
       "--tet-budget", [options](const uint32_t& value) { options->edit.mutable_refine()->set_tet_budget(value); },
       "most tets of the body afterwards");
+  refine->add_option_function<uint32_t>(
+      "--triangle-budget", [options](const uint32_t& value) { options->edit.mutable_refine()->set_triangle_budget(value); },
+      "most triangles of a shell afterwards");
 
   auto* incise = AddKind(*command, "incise", "move a blade through the tissue");
   AddBody(*incise, *options);

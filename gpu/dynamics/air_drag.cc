@@ -17,9 +17,11 @@ absl::Status AirDrag::MakeKernels(Context& context, AirDrag* old) {
   if (empty()) return absl::OkStatus();
   if (old != nullptr && !old->empty()) {
     push_vertices_ = std::move(old->push_vertices_);
+    push_followers_ = std::move(old->push_followers_);
     return absl::OkStatus();
   }
   PALPATE_ASSIGN_OR_RETURN(push_vertices_, context.CreateKernel(kernels::air_drag, "air_push_vertices"));
+  PALPATE_ASSIGN_OR_RETURN(push_followers_, context.CreateKernel(kernels::air_drag, "air_push_followers"));
   return absl::OkStatus();
 }
 
@@ -43,10 +45,23 @@ absl::Status AirDrag::SetSurface(Queue& queue, const TissueModel& model, const T
   return absl::OkStatus();
 }
 
+Float4 AirDrag::Wind() const {
+  const auto& [x, y, z] = wind_m_per_s_;
+  return {static_cast<float>(x), static_cast<float>(y), static_cast<float>(z), 0.0F};
+}
+
+absl::Status AirDrag::PushFollowers(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<uint32_t>& slots,
+                                    const DeviceBuffer<Float4>& impulses, const DeviceBuffer<Float4>& slopes) {
+  return queue.Launch(push_followers_, {slots.count(), 0}, Arg("count", static_cast<uint32_t>(slots.count())), Arg("slots", slots),
+                      Arg("p", tissue.params), Arg("wind", Wind()), Arg("triangle_drag", drag_), Arg("x_start", tissue.x_start),
+                      Arg("velocity", tissue.velocity), Arg("vertex_triangle_range", tissue.vertex_triangle_range),
+                      Arg("vertex_triangles", tissue.vertex_triangles), Arg("triangles", tissue.triangles), Arg("impulses", impulses),
+                      Arg("slopes", slopes));
+}
+
 absl::Status AirDrag::Apply(Queue& queue, const TissueBuffers& tissue, const RigidSurroundings& scene, RigidBlocks* rigid) {
   if (empty()) return absl::OkStatus();
-  const auto& [x, y, z] = wind_m_per_s_;
-  const Float4 wind = {static_cast<float>(x), static_cast<float>(y), static_cast<float>(z), 0.0F};
+  const Float4 wind = Wind();
   if (free_count_ > 0) {
     PALPATE_RETURN_IF_ERROR(queue.Launch(push_vertices_, {free_count_, 0}, Arg("p", tissue.params), Arg("wind", wind),
                                          Arg("triangle_drag", drag_), Arg("x_start", tissue.x_start), Arg("velocity", tissue.velocity),

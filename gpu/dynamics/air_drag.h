@@ -29,14 +29,21 @@ class AirDrag {
   /// After the prediction of the vertices, before that of the rigid bodies (or null).
   absl::Status Apply(Queue& queue, const TissueBuffers& tissue, const RigidSurroundings& scene, RigidBlocks* rigid);
 
+  /// What it gives the vertices in `slots`, which follow something else: impulses [N s] with w = 1 where there is any, and their slopes
+  /// [kg], [2 e] xx xy xz yy and yz zz. tissue.velocity has to be theirs.
+  absl::Status PushFollowers(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<uint32_t>& slots,
+                             const DeviceBuffer<Float4>& impulses, const DeviceBuffer<Float4>& slopes);
+
   size_t device_bytes() const { return drag_.size_bytes(); }
 
  private:
+  Float4 Wind() const;
+
   std::array<double, 3> wind_m_per_s_{};
   bool is_felt_ = false;
   uint32_t free_count_ = 0;
   DeviceBuffer<float> drag_;  // [triangle] rho C / 2
-  Kernel push_vertices_;
+  Kernel push_vertices_, push_followers_;
 };
 
 }  // namespace palpate::gpu

@@ -12,10 +12,8 @@ namespace kernels {
 extern const KernelSource surface_contact;
 }
 
-namespace {
-
-/// The pose that a region has gone to after `moved_s`: turned about its centre, which itself moves.
-DrivenPose PoseAfter(const TissueDrivenRegion& region, double moved_s) {
+DrivenPose PoseOf(const TissueDrivenRegion& region, double time_s) {
+  const double moved_s = std::clamp(time_s - region.start_s, 0.0, region.duration_s);
   const auto& [wx, wy, wz] = region.angular_velocity_rad_per_s;
   const auto& [cx, cy, cz] = region.center_m;
   const auto& [vx, vy, vz] = region.velocity_m_per_s;
@@ -27,8 +25,6 @@ DrivenPose PoseAfter(const TissueDrivenRegion& region, double moved_s) {
   pose.center = ToFloat4({cx + vx * moved_s, cy + vy * moved_s, cz + vz * moved_s});
   return pose;
 }
-
-}  // namespace
 
 absl::Status DrivenVertices::MakeKernels(Context& context) {
   PALPATE_ASSIGN_OR_RETURN(drive_, context.CreateKernel(kernels::surface_contact, "drive_vertices"));
@@ -87,7 +83,7 @@ absl::Status DrivenVertices::Begin(Queue& queue, const TissueBuffers& tissue, do
   }
   if (regions_.empty()) return absl::OkStatus();
   for (size_t r = 0; r < regions_.size(); ++r) {
-    poses_host_[r] = PoseAfter(regions_[r], std::clamp(end_s - regions_[r].start_s, 0.0, regions_[r].duration_s));
+    poses_host_[r] = PoseOf(regions_[r], end_s);
   }
   PALPATE_RETURN_IF_ERROR(queue.Write(poses_, std::span<const DrivenPose>(poses_host_)));
   return queue.Launch(drive_, {region_count_, 0}, Arg("count", region_count_), Arg("vertices", vertices_), Arg("regions", vertex_regions_),

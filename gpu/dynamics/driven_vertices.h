@@ -12,6 +12,9 @@ namespace palpate::gpu {
 
 class SurfaceContacts;
 
+/// Where a region is at `time_s` since the last reset: turned about its centre, which itself moves.
+DrivenPose PoseOf(const TissueDrivenRegion& region, double time_s);
+
 /// Vertices whose way is given, as a stage of the solver's step: regions that move rigidly by a law of time, and prescribed vertices whose
 /// targets come from outside. They have no unknowns; the stage sets their targets and first guesses.
 class DrivenVertices {

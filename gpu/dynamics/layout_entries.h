@@ -20,8 +20,12 @@ class LayoutEntries {
     return tet.fibers.coupling_pa != 0 || tet.fibers.stiffness_pa != 0 || tet.fibers.shear_pa != 0;
   }
   static bool HasViscosity(const TissueTet& tet) { return tet.damping_s > 0 && tet.energy != TissueEnergy::kShapeMatched; }
+  static bool IsSmoothed(const TissueTet& tet) { return tet.is_smoothed != 0; }
   static bool IsFree(const TissueTet& tet) { return tet.vertices == kFreeTissueTet; }
   static double YoungModulus(const TissueTet& tet);
+  /// What a tet keeps for itself: all, or of a smoothed one a share.
+  static double OwnMu(const TissueTet& tet);
+  static double OwnLambda(const TissueTet& tet) { return IsSmoothed(tet) ? 0 : tet.lambda_pa; }
 
   /// Vertices in use, volume and material of a tet that is not a free place. InvalidArgument naming it.
   absl::Status CheckTet(size_t t) const;

@@ -9,6 +9,7 @@
 #include <Eigen/SparseCholesky>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/dynamics/driven_vertices.h"
 #include "gpu/dynamics/float4.h"
 #include "gpu/dynamics/nurbs_shell_model.h"
 #include "gpu/dynamics/packed_types.h"
@@ -107,6 +108,18 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
   }
   control_host_ = initial_control_m_;
   states_host_ = initial_;
+  std::vector<UInt2> driven;
+  std::vector<Float4> driven_rest;
+  for (size_t s = 0; s < shells.size(); ++s) {
+    for (const TissueDrivenRegion& region : shells[s].driven) {
+      for (const uint32_t j : region.vertices) {
+        driven.push_back({elastic_.control_slot[control_begins_[s] + j], static_cast<uint32_t>(regions_.size())});
+        driven_rest.push_back(initial_control_m_[driven.back().x]);
+      }
+      regions_.push_back(region);
+    }
+  }
+  poses_host_.resize(regions_.size());
   std::vector<uint32_t> order, shell_colors;
   for (size_t s = 0; s < shells.size(); ++s) {
     for (uint32_t c = 0; c < elastic_.color_count(); ++c) {
@@ -127,6 +140,11 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
   PALPATE_RETURN_IF_ERROR(upload(initial_control_m_, &control_, "nurbs control points"));
   PALPATE_RETURN_IF_ERROR(upload(initial_, &states_, "nurbs states"));
   PALPATE_RETURN_IF_ERROR(upload(order, &order_, "nurbs order"));
+  if (!driven.empty()) {
+    PALPATE_RETURN_IF_ERROR(upload(driven, &driven_, "nurbs driven"));
+    PALPATE_RETURN_IF_ERROR(upload(driven_rest, &driven_rest_, "nurbs driven at rest"));
+    PALPATE_ASSIGN_OR_RETURN(poses_, DeviceBuffer<DrivenPose>::Create(context, regions_.size(), "nurbs driven poses"));
+  }
   PALPATE_RETURN_IF_ERROR(upload(shell_colors, &shell_colors_, "nurbs colours"));
   PALPATE_RETURN_IF_ERROR(upload(support.begins, &support_begins_, "nurbs support begins"));
   PALPATE_RETURN_IF_ERROR(upload(support.vertices, &support_, "nurbs support"));
@@ -165,6 +183,9 @@ absl::Status NurbsShells::MakeKernels(Context& context, const ProgramDefines& de
                               {"PALPATE_TEAMS", std::to_string(teams_)},
                               {"PALPATE_NURBS_VISCOUS", elastic_.is_viscous ? "1" : "0"}};
   for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&predict_, "nurbs_predict"},
+                                                                                           {&drive_, "nurbs_drive"},
+                                                                                           {&vertex_velocities_, "nurbs_vertex_velocities"},
+                                                                                           {&push_by_air_, "nurbs_push_by_air"},
                                                                                            {&place_, "nurbs_place"},
                                                                                            {&keep_, "nurbs_keep"},
                                                                                            {&put_, "nurbs_put"},
@@ -262,9 +283,10 @@ absl::Status NurbsShells::TakeStates(Queue& queue, std::vector<Float4> control_m
 absl::Status NurbsShells::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described, or lives for one step.
   [[maybe_unused]] auto& [control_group, team, teams, device_bytes, control_begins, elastic, slots_host, begins_host, controls_host,
-                          weights_host, initial_control, control_host, initial, states_host, x, meets, terms, correction, contacts, predict,
-                          place, keep, put, to_detection, detected_kernel, goal, take_back, follow_back, sweep, move_towards, find_forces,
-                          go_along, follow_along, finish, roll_back, control, states, order, shell_colors, support_begins, support,
+                          weights_host, initial_control, control_host, initial, states_host, x, meets, terms, correction, regions,
+                          poses_host, contacts, predict, drive, vertex_velocities, push_by_air, place, keep, put, to_detection,
+                          detected_kernel, goal, take_back, follow_back, sweep, move_towards, find_forces, go_along, follow_along, finish,
+                          roll_back, control, states, driven, driven_rest, poses, order, shell_colors, support_begins, support,
                           support_weights, slots, begins, controls, weights, start, detected, at, forces, blocks, next, pushes, kept, saved,
                           left, left_there] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue));
@@ -334,7 +356,7 @@ absl::Status NurbsShells::Fit(Queue& queue, std::span<const Float4> positions_m,
   return Place(queue, x);
 }
 
-absl::Status NurbsShells::Predict(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<Float4>& x) {
+absl::Status NurbsShells::Predict(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<Float4>& x, double end_s) {
   PALPATE_RETURN_IF_ERROR(Keep(queue, x, start_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(start_, detected_, start_.count()));
   if (elastic_.is_viscous) {
@@ -343,7 +365,40 @@ absl::Status NurbsShells::Predict(Queue& queue, const DeviceBuffer<StepParams>& 
   }
   PALPATE_RETURN_IF_ERROR(queue.Launch(predict_, Controls(), Arg("count", control_count()), Arg("p", params), Arg("states", states_),
                                        Arg("control", control_)));
+  if (!regions_.empty()) {
+    std::transform(regions_.begin(), regions_.end(), poses_host_.begin(),
+                   [end_s](const TissueDrivenRegion& region) { return PoseOf(region, end_s); });
+    PALPATE_RETURN_IF_ERROR(queue.Write(poses_, std::span<const DrivenPose>(poses_host_)));
+    const auto count = static_cast<uint32_t>(driven_.count());
+    PALPATE_RETURN_IF_ERROR(queue.Launch(drive_, {count, 0}, Arg("count", count), Arg("driven", driven_), Arg("poses", poses_),
+                                         Arg("rest", driven_rest_), Arg("states", states_), Arg("control", control_)));
+  }
   return Place(queue, x);
+}
+
+absl::Status NurbsShells::PushByAir(Queue& queue, const TissueBuffers& tissue, AirDrag& air) {
+  if (air.empty()) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(queue.Launch(vertex_velocities_, Vertices(), Arg("count", static_cast<uint32_t>(slots_host_.size())),
+                                       Arg("slots", slots_), Arg("begins", begins_), Arg("controls", controls_), Arg("weights", weights_),
+                                       Arg("states", states_), Arg("velocity", tissue.velocity)));
+  PALPATE_RETURN_IF_ERROR(air.PushFollowers(queue, tissue, slots_, forces_, blocks_));
+  return queue.Launch(push_by_air_, Controls(), Arg("count", control_count()), Arg("p", tissue.params),
+                      Arg("support_begins", support_begins_), Arg("support", support_), Arg("support_weights", support_weights_),
+                      Arg("forces", forces_), Arg("blocks", blocks_), Arg("states", states_));
+}
+
+absl::StatusOr<NurbsShells::LeftForces> NurbsShells::ReadForces(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads) {
+  const auto as_it_is = [](bool /*is_trial*/) { return absl::OkStatus(); };
+  PALPATE_RETURN_IF_ERROR(FindForces(queue, tissue, loads, as_it_is, /*is_trial=*/false, left_));
+  std::vector<Float4> left_n(control_count());
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(left_, std::span<Float4>(left_n)));
+  LeftForces out;
+  for (size_t j = 0; j < left_n.size(); ++j) {
+    const Float4& f = left_n[j];
+    out.sum_sq_n2 += static_cast<double>(f.x) * f.x + static_cast<double>(f.y) * f.y + static_cast<double>(f.z) * f.z;
+    out.count += initial_[j].start.w > 0 ? 1 : 0;
+  }
+  return out;
 }
 
 absl::Status NurbsShells::FindContacts(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads) {

@@ -6,6 +6,7 @@
 
 #include "gpu/dynamics/block.clh"
 #include "gpu/dynamics/displacement_bounds.clh"
+#include "gpu/dynamics/driven_pose.clh"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/nurbs_shell_state.h"
 
@@ -45,6 +46,56 @@ __kernel void nurbs_predict(uint count, const __global StepParams* p, __global C
     control[j] = (float4)(at + weight * (p->dt_s * velocity + share * dt2 * g), control[j].w);
   }
   states[j] = s;
+}
+
+/* Control points that are driven: target and first guess are where their regions are at the end of the step. driven: (place of the control
+   point, region). rest: of each of these, xyz [m]. Work-item: driven control point. */
+__kernel void nurbs_drive(uint count, const __global uint2* driven, const __global DrivenPose* poses, const __global float4* rest,
+                          __global ControlPointState* states, __global float4* control) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint j = driven[i].x;
+  const float3 target = driven_place(poses[driven[i].y], rest[i].xyz);
+  states[j].target.xyz = target;
+  control[j].xyz = target;
+}
+
+/* Velocities of vertices from those of control points. Work-item: vertex. */
+__kernel void nurbs_vertex_velocities(uint count, const __global uint* slots, const __global uint* begins, const __global uint* controls,
+                                      const __global float* weights, const __global ControlPointState* states, __global float4* velocity) {
+  const uint e = (uint)get_global_id(0);
+  if (e >= count) return;
+  float3 sum = (float3)(0.0f);
+  for (uint k = begins[e]; k < begins[e + 1]; ++k) sum += weights[k] * states[controls[k]].velocity.xyz;
+  velocity[slots[e]] = (float4)(sum, 0.0f);
+}
+
+/* What the air gives vertices moves the targets of control points, as air_push_vertices does: M is the mass of a control point, and forces
+   and slopes act on it by the weights of its vertices. Work-item: control point. */
+__kernel void nurbs_push_by_air(uint count, const __global StepParams* p, const __global uint* support_begins, const __global uint* support,
+                                const __global float* support_weights, const __global float4* forces, const __global float4* blocks,
+                                __global ControlPointState* states) {
+  const uint j = (uint)get_global_id(0);
+  if (j >= count || states[j].start.w == 0.0f) return;
+  Block b;
+  b.force = (float3)(0.0f);
+  b.xx = b.yy = b.zz = states[j].start.w * (1.0f + states[j].target.w);
+  b.xy = b.xz = b.yz = 0.0f;
+  float felt = 0.0f;
+  for (uint k = support_begins[j]; k < support_begins[j + 1]; ++k) {
+    const uint e = support[k];
+    const float weight = support_weights[k];
+    const float4 h0 = blocks[2 * e], h1 = blocks[2 * e + 1];
+    felt += forces[e].w;
+    b.force += weight * forces[e].xyz;
+    b.xx += weight * h0.x;
+    b.xy += weight * h0.y;
+    b.xz += weight * h0.z;
+    b.yy += weight * h0.w;
+    b.yz += weight * h1.x;
+    b.zz += weight * h1.y;
+  }
+  if (felt > 0.0f) states[j].target.xyz += p->dt_s * solve_block(&b);
 }
 
 /* Vertices go where the control points have them. Work-item: vertex. */
@@ -271,8 +322,9 @@ static inline void add_inertia(Block* b, const __global StepParams* p, const __g
    a group take them one after the other; a team's first work-item finds the shift, all of it carry it out. */
 #define GROUP_SIZE (PALPATE_TEAM * PALPATE_TEAMS)
 
-/* A sweep: control points take a Newton step each, as far as the planes allow, but for those that are held. at, forces, blocks: of the
-   contacts, see add_vertices. shell_colors: [shell][colour + 1] places in `order`. Group: shell. */
+/* A sweep: control points take a Newton step each, as far as the planes allow. Those that are held do not, and those that are driven go on
+   to their targets. at, forces, blocks: of the contacts, see add_vertices. shell_colors: [shell][colour + 1] places in `order`.
+   Group: shell. */
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void nurbs_sweep(
     uint color_count, const __global uint* shell_colors, const __global uint* order, const __global StepParams* p,
     const __global uint* support_begins, const __global uint* support, const __global float* support_weights, const __global uint* slots,
@@ -290,10 +342,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void nurbs_swee
   for (uint c = 0; c < color_count; ++c) {
     for (uint first = colors[c]; first < colors[c + 1]; first += PALPATE_TEAMS) {
       const uint j = order[min(first + team, colors[c + 1] - 1)];
-      const bool moves = first + team < colors[c + 1] && states[j].start.w > 0.0f;
+      const bool is_free = states[j].start.w > 0.0f;
+      const bool moves = first + team < colors[c + 1] && (is_free || any(states[j].target.xyz != states[j].start.xyz));
       const uint begin = support_begins[j], end = support_begins[j + 1];
       Block b;
-      if (moves) {
+      if (moves && is_free) {
         b = elastic_block_of(j, lane NURBS_SHELL_VALUES);
         add_vertices(&b, begin, end, lane, slots, support, support_weights, x, at, forces, blocks);
       }
@@ -301,8 +354,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void nurbs_swee
       b = sum_of_team(sums + get_local_id(0), GROUP_SIZE, lane, PALPATE_TEAM, b);
 #endif
       if (moves && lane == 0) {
-        add_inertia(&b, p, states + j, control[j].xyz);
-        const float3 d = bounded_shift(&bounds, step_with_next_contacts(&b, &bounds, begin, end), begin, end, touched);
+        if (is_free) add_inertia(&b, p, states + j, control[j].xyz);
+        const float3 wanted = is_free ? step_with_next_contacts(&b, &bounds, begin, end) : states[j].target.xyz - control[j].xyz;
+        const float3 d = bounded_shift(&bounds, wanted, begin, end, touched);
         control[j].xyz += d;
         shifts[team] = (float4)(d, 0.0f);
       }
@@ -331,7 +385,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void nurbs_move
   for (uint c = 0; c < color_count; ++c) {
     for (uint first = colors[c]; first < colors[c + 1]; first += PALPATE_TEAMS) {
       const uint j = order[min(first + team, colors[c + 1] - 1)];
-      const bool moves = first + team < colors[c + 1] && states[j].start.w > 0.0f;
+      const bool moves = first + team < colors[c + 1] && (states[j].start.w > 0.0f || any(states[j].goal.xyz != states[j].detected.xyz));
       const uint begin = support_begins[j], end = support_begins[j + 1];
       if (moves && lane == 0) {
         const float3 d = bounded_shift(&bounds, states[j].goal.xyz - control[j].xyz, begin, end, touched);

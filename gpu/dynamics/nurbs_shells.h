@@ -8,6 +8,7 @@
 
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
+#include "gpu/dynamics/air_drag.h"
 #include "gpu/dynamics/nurbs_shell_correction.h"
 #include "gpu/dynamics/nurbs_shell_layout.h"
 #include "gpu/dynamics/nurbs_shell_terms.h"
@@ -69,8 +70,11 @@ class NurbsShells final : public SurfaceFollower {
   absl::Status Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s,
                    const DeviceBuffer<Float4>& x);
 
-  /// Start of a step: targets, and first guess of control points and vertices. Enqueues only, like all calls below.
-  absl::Status Predict(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<Float4>& x);
+  /// Start of a step that ends at `end_s` since the last reset: targets, and first guess of control points and vertices. Enqueues only,
+  /// like all calls below.
+  absl::Status Predict(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<Float4>& x, double end_s);
+  /// After that: what the air gives control points in the step.
+  absl::Status PushByAir(Queue& queue, const TissueBuffers& tissue, AirDrag& air);
   /// One Newton step of each control point, colour by colour.
   absl::Status Sweep(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads);
   /// Between sweeps: all control points of a shell move together towards where nothing is left of their forces, as far as planes allow.
@@ -80,6 +84,13 @@ class NurbsShells final : public SurfaceFollower {
   using Relinearize = std::function<absl::Status(bool is_trial)>;
   absl::Status Correct(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads, const SurfaceContacts* surface,
                        const Relinearize& relinearize);
+  /// Forces [N] that are left at control points that are free, contacts being those of the newest positions: the sum of squares, and how
+  /// many there are. Blocking; for tests of convergence.
+  struct LeftForces {
+    double sum_sq_n2 = 0;
+    size_t count = 0;
+  };
+  absl::StatusOr<LeftForces> ReadForces(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads);
   /// See NurbsShellTerms::Energy.
   absl::StatusOr<double> Energy(Queue& queue, uint32_t partials, bool in_double) {
     return terms_->Energy(queue, control_, partials, in_double);
@@ -141,10 +152,15 @@ class NurbsShells final : public SurfaceFollower {
   bool meets_ = false;                       // surfaces do
   std::unique_ptr<NurbsShellTerms> terms_;
   NurbsShellCorrection correction_;
-  Kernel contacts_, predict_, place_, keep_, put_, to_detection_, detected_kernel_, goal_, take_back_, follow_back_, sweep_, move_towards_,
-      find_forces_, go_along_, follow_along_, finish_, roll_back_;
+  std::vector<TissueDrivenRegion> regions_;
+  std::vector<DrivenPose> poses_host_;
+  Kernel contacts_, predict_, drive_, vertex_velocities_, push_by_air_, place_, keep_, put_, to_detection_, detected_kernel_, goal_,
+      take_back_, follow_back_, sweep_, move_towards_, find_forces_, go_along_, follow_along_, finish_, roll_back_;
   DeviceBuffer<Float4> control_;                 // [slot of a control point]; w is not used
   DeviceBuffer<ControlPointState> states_;       // likewise
+  DeviceBuffer<UInt2> driven_;                   // slot of a control point, region
+  DeviceBuffer<Float4> driven_rest_;             // of these
+  DeviceBuffer<DrivenPose> poses_;               // [region]
   DeviceBuffer<uint32_t> order_, shell_colors_;  // see nurbs_sweep
   DeviceBuffer<uint32_t> support_begins_, support_;
   DeviceBuffer<float> support_weights_;

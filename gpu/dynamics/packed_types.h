@@ -25,7 +25,7 @@ inline constexpr bool kIsPacked<gpu::RigidBlockState> = true;
 template <>
 inline constexpr bool kIsPacked<gpu::ControlPointState> = true;
 
-static_assert(sizeof(gpu::TissueTet) == 68 && alignof(gpu::TissueTet) == 4, "a new field may bring padding");
+static_assert(sizeof(gpu::TissueTet) == 72 && alignof(gpu::TissueTet) == 4, "a new field may bring padding");
 template <>
 inline constexpr bool kIsPacked<gpu::TissueTet> = true;
 

@@ -2,6 +2,7 @@
    vertex, linearised once a sweep; moves are bounded and checked. See docs/algorithms/surface_contact.md. */
 
 #include "gpu/dynamics/displacement_bounds.clh"
+#include "gpu/dynamics/driven_pose.clh"
 #include "gpu/dynamics/pair_lines.clh"
 #include "gpu/dynamics/surface_contact.clh"
 #include "gpu/shared/box.h"
@@ -390,11 +391,7 @@ __kernel void drive_vertices(uint count, const __global uint* vertices, const __
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint v = vertices[i];
-  const DrivenPose pose = poses[regions[i]];
-  const float3 q = pose.rotation.xyz;
-  const float3 arm = rest[v].xyz - pose.center_start.xyz;
-  const float3 t = 2.0f * cross(q, arm);
-  const float4 target = (float4)(pose.center.xyz + arm + pose.rotation.w * t + cross(q, t), 0.0f);
+  const float4 target = (float4)(driven_place(poses[regions[i]], rest[v].xyz), 0.0f);
   y[v] = target;
   x[v] = target;
 }

@@ -13,6 +13,7 @@
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
      PALPATE_VOLUME  1 if there are bodies that keep their volume; see volume.cl
      PALPATE_SHAPE  1 if there are shape-matched bodies; their corners have zero moduli and are read as lists of neighbours only
+     PALPATE_SMOOTHING  1 if there are node-smoothed tets, see smoothing.clh; their corners have the part of the moduli that tets keep
      PALPATE_SHELL  bits of gpu/shared/shell_types.h: what the shells of the scene have, 0: there are none; see shell_terms.clh
 
    Layout: vertices are in solver order: colour by colour, fixed ones last. Edits leave slots without a vertex (no mass, no corners), blocks
@@ -40,6 +41,7 @@
 #define PALPATE_SURFACE 1
 #define PALPATE_SHAPE 1
 #define PALPATE_VOLUME 1
+#define PALPATE_SMOOTHING 1
 #define PALPATE_SHELL 63u
 #endif
 
@@ -400,10 +402,19 @@ static inline bool add_surface_contacts(const __global SurfaceParams* sp, uint v
 #define SHELL_VALUES
 #endif
 
+/* Of node-smoothed tets, see smoothing.clh. */
+#if PALPATE_SMOOTHING
+#include "gpu/dynamics/smoothing.clh"
+#else
+#define SMOOTHING_ARGS
+#define SMOOTHING_VALUES
+#define SMOOTHING_PHASE_ARGS
+#endif
+
 /* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles, and the pull of its goal at the first. */
 static inline Block elastic_block(const __global StepParams* p, uint v, uint lane, const __global float4* x,
                                   const __global uint2* block_range, const __global float* corner_real, const __global uint* corner_index,
-                                  const __global float* corner_strain, const __global float4* rotations SHAPE_ARGS SHELL_ARGS) {
+                                  const __global float* corner_strain, const __global float4* rotations SHAPE_ARGS SHELL_ARGS SMOOTHING_ARGS) {
   const float4 xi = x[v];
   RVec force;
   force.x = force.y = force.z = SPLAT(0.0f);
@@ -420,6 +431,11 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
   }
 #if PALPATE_SHELL
   add_shells(v, lane, x, xi SHELL_VALUES, &force, &h);
+#endif
+#if PALPATE_SMOOTHING
+  for (uint block = smoothing_range[v].x + lane; block < smoothing_range[v].y; block += PALPATE_TEAM) {
+    add_domains(p->lambda_cap, block SMOOTHING_VALUES, &force, &h);
+  }
 #endif
   Block b;
   b.force = (float3)(lane_sum(force.x), lane_sum(force.y), lane_sum(force.z));
@@ -654,15 +670,8 @@ static inline void turn_towards(const RMat* f, RQuaternion* q, LANE_INT* moving)
   *moving &= (is_newton & (angle_sq < 1e-6f)) == 0; /* what is left then is some 1e-6, its square */
 }
 
-/* Rotation of the polar decomposition of each tet's F, from its last value: always a proper rotation, also for flat and inverted tets.
-   Work-item: PALPATE_LANES tets; what one gets does not depend on its neighbours. tet_rest: rows of Dm^-1, three float4 a tet. */
-__kernel void extract_rotations(const __global StepParams* p, const __global float4* x, const __global uint4* tets,
-                                const __global float4* tet_rest, __global float4* rotations) {
-  const uint first = (uint)get_global_id(0) * PALPATE_LANES;
-  if (first >= p->tet_count) return;
-  const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
-  LANE_INT moving;
-  const RMat f = deformation_of_tets(first, last, x, tets, tet_rest, &moving);
+/* Rotations of the polar decomposition of f, from their last values, for the entries first to last in the lanes of `moving`. */
+static inline void find_rotations(const RMat* f, uint first, uint last, LANE_INT moving, __global float4* rotations) {
   float known[4][PALPATE_LANES];
 #pragma unroll
   for (uint l = 0; l < PALPATE_LANES; ++l) {
@@ -675,7 +684,7 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
   q.y = LOAD_R(known[1]);
   q.z = LOAD_R(known[2]);
   q.w = LOAD_R(known[3]);
-  for (int iteration = 0; iteration < 40 && ANY_LANE(moving); ++iteration) turn_towards(&f, &q, &moving);
+  for (int iteration = 0; iteration < 40 && ANY_LANE(moving); ++iteration) turn_towards(f, &q, &moving);
   STORE_R(q.x, known[0]);
   STORE_R(q.y, known[1]);
   STORE_R(q.z, known[2]);
@@ -686,6 +695,42 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
   }
 }
 
+/* Rotation of the polar decomposition of each tet's F, from its last value: always a proper rotation, also for flat and inverted tets.
+   Work-item: PALPATE_LANES tets; what one gets does not depend on its neighbours. tet_rest: rows of Dm^-1, three float4 a tet. */
+__kernel void extract_rotations(const __global StepParams* p, const __global float4* x, const __global uint4* tets,
+                                const __global float4* tet_rest, __global float4* rotations) {
+  const uint first = (uint)get_global_id(0) * PALPATE_LANES;
+  if (first >= p->tet_count) return;
+  const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
+  LANE_INT moving;
+  const RMat f = deformation_of_tets(first, last, x, tets, tet_rest, &moving);
+  find_rotations(&f, first, last, moving, rotations);
+}
+
+#if PALPATE_SMOOTHING
+/* Rotations of F of the domains as they were measured, as extract_rotations finds those of tets. Work-item: PALPATE_LANES domains. */
+__kernel void turn_domains(uint domain_count, const __global float4* domain_f, __global float4* domain_turns) {
+  const uint first = (uint)get_global_id(0) * PALPATE_LANES;
+  if (first >= domain_count) return;
+  const uint last = min(first + PALPATE_LANES, domain_count) - 1;
+  int used[PALPATE_LANES];
+  float f[9][PALPATE_LANES];
+#pragma unroll
+  for (uint l = 0; l < PALPATE_LANES; ++l) {
+    used[l] = first + l <= last ? -1 : 0;
+    const __global float4* state = domain_f + (size_t)min(first + l, last) * PALPATE_SMOOTHING_STATES;
+    f[0][l] = state[0].x, f[1][l] = state[0].y, f[2][l] = state[0].z;
+    f[3][l] = state[1].x, f[4][l] = state[1].y, f[5][l] = state[1].z;
+    f[6][l] = state[2].x, f[7][l] = state[2].y, f[8][l] = state[2].z;
+  }
+  RMat m;
+  m.xx = LOAD_R(f[0]), m.xy = LOAD_R(f[1]), m.xz = LOAD_R(f[2]);
+  m.yx = LOAD_R(f[3]), m.yy = LOAD_R(f[4]), m.yz = LOAD_R(f[5]);
+  m.zx = LOAD_R(f[6]), m.zy = LOAD_R(f[7]), m.zz = LOAD_R(f[8]);
+  find_rotations(&m, first, last, LOAD_R(used), domain_turns);
+}
+#endif
+
 /* What a vertex's block is made of, and where its move goes. In the colour [first, first + count). */
 #define VERTEX_ARGS                                                                                                                        \
   const __global StepParams *p, uint first, uint count, __global float4 *x, const __global float4 *x_start, const __global float4 *y,      \
@@ -694,11 +739,11 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
       const __global uint *vertex_triangles, const __global uint4 *triangles, const __global uint *triangle_colliders,                     \
       const __global ToolContact *contacts, const __global Collider *colliders, const __global PlaneObstacle *obstacles,                   \
       const __global uint *anchor_begin, const __global Anchor *anchors, __global uchar *touched,                                          \
-      const __global uint *held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS SHELL_ARGS
+      const __global uint *held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS SHELL_ARGS SMOOTHING_ARGS
 #define VERTEX_VALUES(first, count)                                                                                              \
   p, first, count, x, x_start, y, mass, block_range, corner_real, corner_index, corner_strain, rotations, vertex_triangle_range, \
       vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles, anchor_begin, anchors, touched,           \
-      held_axes SURFACE_VALUES BOUND_VALUES SHAPE_VALUES MOVE_VALUES SHELL_VALUES
+      held_axes SURFACE_VALUES BOUND_VALUES SHAPE_VALUES MOVE_VALUES SHELL_VALUES SMOOTHING_VALUES
 
 /* The Newton step of vertex `item` of a colour, by a team of work-items; with PALPATE_TEAM > 1 all of the group come here. sums: 9 local
    floats for each of them then. */
@@ -708,11 +753,11 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
   if (item >= count) return;
   const uint v = first + item;
   if (mass[v] == 0.0f) return; /* an empty slot */
-  Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES);
+  Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
 #else
   const uint lane = (uint)get_local_id(0) % PALPATE_TEAM;
   const uint v = first + min(item, count - 1);
-  Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES);
+  Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
   b = sum_of_team(sums + (uint)get_local_id(0), (uint)get_local_size(0), lane, PALPATE_TEAM, b);
   if (lane != 0 || item >= count || mass[v] == 0.0f) return;
 #endif
@@ -956,7 +1001,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
                             const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
                             const __global ToolContact* contacts, const __global Collider* colliders,
                             const __global PlaneObstacle* obstacles, const __global uint* anchor_begin, const __global Anchor* anchors,
-                            __global float4* forces SURFACE_ARGS SHAPE_ARGS PRESSURE_ARGS SHELL_ARGS) {
+                            __global float4* forces SURFACE_ARGS SHAPE_ARGS PRESSURE_ARGS SHELL_ARGS SMOOTHING_ARGS) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   Block b;
@@ -965,7 +1010,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
   if (parts & 1u) {
     for (uint lane = 0; lane < PALPATE_TEAM; ++lane) {
       b.force +=
-          elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES).force;
+          elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES).force;
     }
 #if PALPATE_VOLUME
     const uint entry = vertex_entry[v];

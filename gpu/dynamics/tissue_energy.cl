@@ -13,6 +13,7 @@
 #endif
 
 #include "gpu/dynamics/elasticity.clh"
+#include "gpu/shared/smoothing_types.h"
 
 static inline RVec load_row(const __global float* real, uint row, uint lanes) {
   RVec r;
@@ -28,6 +29,48 @@ static inline RVec difference(float4 a, float4 b) {
   r.y = (PALPATE_R)a.y - (PALPATE_R)b.y;
   r.z = (PALPATE_R)a.z - (PALPATE_R)b.z;
   return r;
+}
+
+/* What is left of the error of a rotation changes the energy by its square. */
+static inline RMat unit_rotation(float4 q) {
+  const PALPATE_R qx = (PALPATE_R)q.x, qy = (PALPATE_R)q.y, qz = (PALPATE_R)q.z, qw = (PALPATE_R)q.w;
+  const PALPATE_R scale = 1 / sqrt(qx * qx + qy * qy + qz * qz + qw * qw);
+  return rotation_of(scale * qx, scale * qy, scale * qz, scale * qw);
+}
+
+/* [J]; 0: shape-matched. */
+static inline PALPATE_R energy_of(uint energy, const RCorner* corner) {
+#define CORNER_ENERGY(name, Name, api, code, text) \
+  if (energy == code) return name##_corner_energy(corner);
+  PALPATE_ELASTIC_ENERGIES(CORNER_ENERGY)
+#undef CORNER_ENERGY
+  return 0;
+}
+
+/* A sum in double, or in float with what rounding lost (Neumaier 1974). */
+typedef struct EnergySum {
+  PALPATE_R sum;
+  float lost; /* in double unused */
+} EnergySum;
+
+static inline void add_energy(EnergySum* s, PALPATE_R energy) {
+#if PALPATE_DOUBLE
+  s->sum += energy;
+#else
+  const float next = s->sum + energy;
+  s->lost += fabs(s->sum) >= fabs(energy) ? (s->sum - next) + energy : (energy - next) + s->sum;
+  s->sum = next;
+#endif
+}
+
+/* The sum as that of x and y. */
+static inline float2 two_floats(EnergySum s) {
+#if PALPATE_DOUBLE
+  const float high = (float)s.sum;
+  return (float2)(high, (float)(s.sum - (double)high));
+#else
+  return (float2)(s.sum, s.lost);
+#endif
 }
 
 /* Elastic energy [J] of the tet of one corner: `real` and `index` are those of its lane, see the head of tissue.cl. */
@@ -61,17 +104,9 @@ static inline PALPATE_R corner_energy(const __global StepParams* p, float4 xi, c
   }
   const uint energy = index[3 * lanes] >> PALPATE_ENERGY_SHIFT;
   if (energy < 15u && (PALPATE_ROTATED_ENERGIES >> energy & 1u) != 0u) {
-    const float4 q = rotations[index[3 * lanes] & PALPATE_TET_MASK];
-    const PALPATE_R qx = (PALPATE_R)q.x, qy = (PALPATE_R)q.y, qz = (PALPATE_R)q.z, qw = (PALPATE_R)q.w;
-    const PALPATE_R scale =
-        1 / sqrt(qx * qx + qy * qy + qz * qz + qw * qw); /* what is left of its error changes the energy by its square */
-    corner.r = rotation_of(scale * qx, scale * qy, scale * qz, scale * qw);
+    corner.r = unit_rotation(rotations[index[3 * lanes] & PALPATE_TET_MASK]);
   }
-#define CORNER_ENERGY(name, Name, api, code, text) \
-  if (energy == code) return name##_corner_energy(&corner);
-  PALPATE_ELASTIC_ENERGIES(CORNER_ENERGY)
-#undef CORNER_ENERGY
-  return 0; /* shape-matched */
+  return energy_of(energy, &corner);
 }
 
 /* partials[i] = elastic energy [J] as the sum of x and y, of the tets whose first vertex in the solver's order is in the share of work-item
@@ -84,10 +119,7 @@ __kernel void sum_elastic_energy(const __global StepParams* p, uint lanes, uint 
   const uint me = (uint)get_global_id(0);
   const uint share = (p->vertex_count + items - 1) / items;
   const uint end = min((me + 1) * share, p->vertex_count);
-  PALPATE_R sum = 0;
-#if !PALPATE_DOUBLE
-  float lost = 0.0f; /* Neumaier 1974 */
-#endif
+  EnergySum sum = {0, 0};
   for (uint v = me * share; v < end; ++v) {
     const uint2 blocks = block_range[v];
     const float4 xi = x[v];
@@ -98,19 +130,54 @@ __kernel void sum_elastic_energy(const __global StepParams* p, uint lanes, uint 
       if (!(v < index[0] && v < index[lanes] && v < index[2 * lanes])) continue; /* another corner's, or padding */
       const __global float* real = corner_real + (size_t)block * corner_reals * lanes + lane;
       const PALPATE_R energy = corner_energy(p, xi, x, real, index, lanes, corner_reals, rotations);
-#if PALPATE_DOUBLE
-      sum += energy;
-#else
-      const float next = sum + energy;
-      lost += fabs(sum) >= fabs(energy) ? (sum - next) + energy : (energy - next) + sum;
-      sum = next;
-#endif
+      add_energy(&sum, energy);
     }
   }
-#if PALPATE_DOUBLE
-  const float high = (float)sum;
-  partials[me] = (float2)(high, (float)(sum - (double)high));
-#else
-  partials[me] = (float2)(sum, lost);
-#endif
+  partials[me] = two_floats(sum);
+}
+
+/* Elastic energy [J] of a smoothing domain, see smoothing.clh. */
+static inline PALPATE_R domain_energy(const __global StepParams* p, uint i, const __global float4* x, const __global uint* domain_begin,
+                                      const __global uint* domain_slots, const __global float4* domain_gradients,
+                                      const __global float4* domain_f, const __global float4* domain_turns) {
+  const __global float4* state = domain_f + (size_t)i * PALPATE_SMOOTHING_STATES;
+  const uint begin = domain_begin[i];
+  const uint end = domain_begin[i + 1];
+  const float4 o = x[domain_slots[begin]];
+  RCorner corner;
+  corner.f.xx = corner.f.xy = corner.f.xz = corner.f.yx = corner.f.yy = corner.f.yz = corner.f.zx = corner.f.zy = corner.f.zz = 0;
+  for (uint k = begin + 1; k < end; ++k) {
+    const RVec d = difference(x[domain_slots[k]], o);
+    const PALPATE_R gx = (PALPATE_R)domain_gradients[k].x, gy = (PALPATE_R)domain_gradients[k].y, gz = (PALPATE_R)domain_gradients[k].z;
+    corner.f.xx += d.x * gx, corner.f.xy += d.x * gy, corner.f.xz += d.x * gz;
+    corner.f.yx += d.y * gx, corner.f.yy += d.y * gy, corner.f.yz += d.y * gz;
+    corner.f.zx += d.z * gx, corner.f.zy += d.z * gy, corner.f.zz += d.z * gz;
+  }
+  corner.mu_v = (PALPATE_R)state[0].w;
+  corner.lambda_v = fmin((PALPATE_R)state[1].w, (PALPATE_R)p->lambda_cap * corner.mu_v);
+  corner.has_fibers = 0;
+  corner.row_a.x = corner.row_a.y = corner.row_a.z = 0;
+  corner.row_b = corner.row_c = corner.row_a;
+  const uint energy = (uint)state[2].w;
+  if ((PALPATE_ROTATED_ENERGIES >> energy & 1u) != 0u) {
+    corner.r = unit_rotation(domain_turns[i]);
+  }
+  return energy_of(energy, &corner);
+}
+
+/* partials[i] = elastic energy [J] as the sum of x and y, of a contiguous share of the smoothing domains. Work-item: partial. */
+__kernel void sum_domain_energy(const __global StepParams* p, uint domain_count, const __global float4* x,
+                                const __global uint* domain_begin, const __global uint* domain_slots,
+                                const __global float4* domain_gradients, const __global float4* domain_f,
+                                const __global float4* domain_turns, __global float2* partials) {
+  const uint items = (uint)get_global_size(0);
+  const uint me = (uint)get_global_id(0);
+  const uint share = (domain_count + items - 1) / items;
+  const uint end = min((me + 1) * share, domain_count);
+  EnergySum sum = {0, 0};
+  for (uint i = me * share; i < end; ++i) {
+    const PALPATE_R energy = domain_energy(p, i, x, domain_begin, domain_slots, domain_gradients, domain_f, domain_turns);
+    add_energy(&sum, energy);
+  }
+  partials[me] = two_floats(sum);
 }

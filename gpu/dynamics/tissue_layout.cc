@@ -10,6 +10,7 @@
 
 #include "gpu/dynamics/layout_entries.h"
 #include "gpu/dynamics/nurbs_shell_model.h"
+#include "gpu/shared/smoothing_types.h"
 
 namespace palpate::gpu {
 namespace {
@@ -175,6 +176,14 @@ absl::Status CheckNurbsShells(const TissueModel& model) {
     for (size_t i = 0; i < shell.held.size(); ++i) {
       if (shell.held[i] >= controls || (i > 0 && shell.held[i] <= shell.held[i - 1])) return error("held[", i, "]: ", shell.held[i]);
     }
+    std::vector<uint8_t> is_driven(controls, 0);
+    for (size_t r = 0; r < shell.driven.size(); ++r) {
+      for (const uint32_t j : shell.driven[r].vertices) {
+        if (!std::binary_search(shell.held.begin(), shell.held.end(), j) || std::exchange(is_driven[j], 1) != 0) {
+          return error("driven[", r, "]: control point ", j, " is not held or is given twice");
+        }
+      }
+    }
   }
   return absl::OkStatus();
 }
@@ -186,6 +195,11 @@ absl::Status CheckMaterial(const TissueTet& tet, size_t t, size_t shape_count) {
   }
   if (tet.energy == TissueEnergy::kShapeMatched && tet.shape >= shape_count) {
     return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": shape ", tet.shape, " is outside [0, ", shape_count, ")"));
+  }
+  const bool has_stress =
+      tet.energy != TissueEnergy::kShapeMatched && (PALPATE_STRESS_ENERGIES >> static_cast<uint32_t>(tet.energy) & 1U) != 0;
+  if (LayoutEntries::IsSmoothed(tet) && (!has_stress || LayoutEntries::HasFibers(tet))) {
+    return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": springs, fibres and matched shapes cannot be smoothed"));
   }
   if (!LayoutEntries::HasFibers(tet)) return absl::OkStatus();
   if (tet.energy != TissueEnergy::kLinear && tet.energy != TissueEnergy::kStVenantKirchhoff) {
@@ -324,6 +338,10 @@ double LayoutEntries::YoungModulus(const TissueTet& tet) {
   return tet.mu_pa * (3.0 * tet.lambda_pa + 2.0 * tet.mu_pa) / (static_cast<double>(tet.lambda_pa) + tet.mu_pa);
 }
 
+double LayoutEntries::OwnMu(const TissueTet& tet) {
+  return IsSmoothed(tet) ? PALPATE_SMOOTHING_SHARE * tet.mu_pa : static_cast<double>(tet.mu_pa);
+}
+
 double LayoutEntries::Volume(size_t t) const {
   const auto& v = model_.tets[t].vertices;
   const Vec& o = model_.rest_m[v[0]];
@@ -382,7 +400,7 @@ void LayoutEntries::WriteTet(uint32_t t) {
     return;
   }
   const double volume_m3 = Volume(t);
-  layout_.tet_moduli[t] = {static_cast<float>(volume_m3 * tet.mu_pa), static_cast<float>(volume_m3 * tet.lambda_pa),
+  layout_.tet_moduli[t] = {static_cast<float>(volume_m3 * OwnMu(tet)), static_cast<float>(volume_m3 * OwnLambda(tet)),
                            static_cast<float>(tet.damping_s / dt_s_), static_cast<float>(tet.energy)};
 }
 
@@ -454,8 +472,8 @@ void LayoutEntries::WriteBlocks(uint32_t vertex, std::span<const uint32_t> tets)
         index[row * lanes] = ToNumber(layout_.solver_index[tet.vertices[order[row + 1]]]);
       }
       if (tet.energy != TissueEnergy::kShapeMatched) {
-        real[9 * lanes] = static_cast<float>(volume_m3 * tet.mu_pa);
-        real[10 * lanes] = static_cast<float>(volume_m3 * tet.lambda_pa);
+        real[9 * lanes] = static_cast<float>(volume_m3 * OwnMu(tet));
+        real[10 * lanes] = static_cast<float>(volume_m3 * OwnLambda(tet));
         real[11 * lanes] = static_cast<float>(tet.damping_s / dt_s_);
       }
       if (HasFibers(tet)) {
@@ -564,6 +582,7 @@ void PlaceTets(const TissueModel& model, size_t tet_room, LayoutEntries& entries
     layout->has_energy[static_cast<size_t>(tet.energy)] = true;
     layout->has_fibers |= LayoutEntries::HasFibers(tet);
     layout->has_viscosity |= LayoutEntries::HasViscosity(tet);
+    layout->has_smoothing |= LayoutEntries::IsSmoothed(tet);
   }
   if (layout->live_tet_count > 0) {
     layout->mean_edge_m = edge_sum / (6.0 * layout->live_tet_count);

@@ -81,7 +81,8 @@ struct TissueTet {
   float mass_damping_per_s = 0;  ///< mass-proportional (Rayleigh)
   TissueEnergy energy = TissueEnergy::kStableNeoHookean;
   TissueFibers fibers{};
-  uint32_t shape = 0;  ///< of kShapeMatched: place in TissueModel::shapes
+  uint32_t shape = 0;        ///< of kShapeMatched: place in TissueModel::shapes
+  uint32_t is_smoothed = 0;  ///< 1: most of its energy is that of mean deformation gradients; see docs/algorithms/smoothing.md
 };
 
 /// Fixed vertices that move as one rigid piece: from start_s for duration_s they turn about a centre, which itself moves.
@@ -155,10 +156,11 @@ struct TissueNurbsShell {
   std::array<uint32_t, 2> vertices{};  ///< [begin, end); rising from shell to shell
   std::shared_ptr<const NurbsShellModel> model;
   // Each vertex is a mean of control points, all of one span, in the order of the vertices.
-  std::vector<uint32_t> begins;    ///< [vertices + 1] places in the two lists below
-  std::vector<uint32_t> controls;  ///< of `model`
-  std::vector<float> weights;      ///< at least 0; those of a vertex add up to 1
-  std::vector<uint32_t> held;      ///< control points that do not move, ascending
+  std::vector<uint32_t> begins;            ///< [vertices + 1] places in the two lists below
+  std::vector<uint32_t> controls;          ///< of `model`
+  std::vector<float> weights;              ///< at least 0; those of a vertex add up to 1
+  std::vector<uint32_t> held;              ///< control points that do not move freely, ascending
+  std::vector<TissueDrivenRegion> driven;  ///< of held control points, which stand in place of vertices
   std::array<double, 3> velocity_m_per_s{};
 };
 
@@ -275,6 +277,7 @@ struct TissueLayout {
   std::array<bool, PALPATE_ENERGY_CODES> has_energy{};  ///< by TissueEnergy
   bool has_fibers = false;
   bool has_viscosity = false;
+  bool has_smoothing = false;        ///< there are node-smoothed tets
   bool has_surface_contact = false;  ///< there is more than one body, or one that may meet itself
   ShellLayout shell;
   double mean_edge_m = 0;            ///< of tets, or of shells where there are none
@@ -297,7 +300,8 @@ struct TissueLayout {
 /// tets, fibres of an energy that has none or whose direction is not a unit vector, springs whose mu is not lambda, a mesh without free
 /// vertices and rigid bodies (unless it may be at rest), more than 2^31 tets or corners, bodies of triangles out of range or ranges of
 /// bodies that are not rising, driven vertices that are not fixed or of two regions, prescribed ones that are not fixed or are driven,
-/// absent vertices in use, shapes out of range or that share a vertex, beta outside [0, 1], free vertices that are held along all axes.
+/// absent vertices in use, smoothed tets whose energy is no stress or that have fibres, shapes out of range or that share a vertex, beta
+/// outside [0, 1], free vertices that are held along all axes.
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack = {});
 
 /// Of a layout that followed edits, what its model does not tell: which vertex has which slot, where blocks and lists are, what was so when

@@ -95,7 +95,7 @@ LayoutSkeleton TissueLayoutEditor::Skeleton() const {
 
 bool TissueLayoutEditor::HasKindsOf(const TissueTet& tet) const {
   return layout_.Has(tet.energy) && (layout_.has_fibers || !LayoutEntries::HasFibers(tet)) &&
-         (layout_.has_viscosity || !LayoutEntries::HasViscosity(tet));
+         (layout_.has_viscosity || !LayoutEntries::HasViscosity(tet)) && (layout_.has_smoothing || !LayoutEntries::IsSmoothed(tet));
 }
 
 void TissueLayoutEditor::ReleaseSlot(uint32_t vertex) {

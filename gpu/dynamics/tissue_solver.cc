@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kShiftPeriod = 3;            // sweeps between moves of whole components
 constexpr uint32_t kCorrectionPeriod = 5;       // sweeps between coarse corrections, the first after the first
 constexpr uint32_t kNurbsCorrectionPeriod = 2;  // likewise, between corrections of NURBS shells
+constexpr uint32_t kSettlingSweeps = 6;         // of rigid bodies alone, after the last one of a step with NURBS shells
 constexpr uint32_t kMinCheckPeriod = 4;         // sweeps between looks at how far surfaces moved
 constexpr int kCertifyTurns = 3;                // of obstacles and surfaces, each of which may undo what the other found safe
 
@@ -130,7 +131,11 @@ absl::StatusOr<std::optional<SweptSurfaces>> TissueSolver::Impl::Predict() {
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(loads_.Begin(*queue_, tissue_, static_cast<double>(steps_) * options_.dt_s));
   if (driven_.count() > 0) PALPATE_RETURN_IF_ERROR(driven_.Begin(*queue_, tissue_, static_cast<double>(steps_ + 1) * options_.dt_s));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), tissue_.x, tissue_.touched));
-  if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->Predict(*queue_, tissue_.params, tissue_.x));
+  if (nurbs_) {
+    const double end_s = static_cast<double>(steps_ + 1) * options_.dt_s;
+    PALPATE_RETURN_IF_ERROR(nurbs_->Predict(*queue_, tissue_.params, tissue_.x, end_s));
+    PALPATE_RETURN_IF_ERROR(nurbs_->PushByAir(*queue_, tissue_, air_));
+  }
   if (!surface_) return std::nullopt;
   PALPATE_RETURN_IF_ERROR(surface_->LiftGuess(*queue_, tools_.planes_host(), tools_.planes(), tissue_.x_start, tissue_.x));
   return surface_->Begin(*queue_, tissue_.x_start, tissue_.x, tissue_.touched);
@@ -231,7 +236,21 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
     if (is_shifted_after(last) || (shifts && is_last)) {
       PALPATE_RETURN_IF_ERROR(component_shifts_.Shift(*queue_, *surface_, tissue_, tools_, anchors_, *swept));
     }
+    if (is_last) PALPATE_RETURN_IF_ERROR(SettleRigid(swept));
     PALPATE_RETURN_IF_ERROR(note_residual());
+  }
+  return absl::OkStatus();
+}
+
+/// Rigid bodies to where what pushes them carries them, after the last move of NURBS shells. Corrections take bodies for walls and push
+/// shells into them; forces reported of what is left would not be those that the bodies' motion shows.
+absl::Status TissueSolver::Impl::SettleRigid(std::optional<SweptSurfaces>& swept) {
+  if (!rigid_ || !nurbs_ || !swept) return absl::OkStatus();
+  for (uint32_t k = 0; k < kSettlingSweeps; ++k) {
+    PALPATE_RETURN_IF_ERROR(BeforeSweep(swept));
+    RigidSurroundings scene = Surroundings();
+    scene.moves_only_rigid = true;
+    PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, scene, tissue_.x, tissue_.touched));
   }
   return absl::OkStatus();
 }
@@ -303,7 +322,13 @@ absl::StatusOr<double> TissueSolver::Impl::Residual(std::optional<SweptSurfaces>
     const Float4 f = AlongFreeAxes(layout_.held_axes[SolverSlot{i}], forces_n[i]);
     sum += static_cast<double>(f.x) * f.x + static_cast<double>(f.y) * f.y + static_cast<double>(f.z) * f.z;
   }
-  return std::sqrt(sum / std::max(layout_.free_count, 1U));
+  size_t count = layout_.free_count;
+  if (nurbs_) {
+    PALPATE_ASSIGN_OR_RETURN(const NurbsShells::LeftForces left, nurbs_->ReadForces(*queue_, tissue_, loads_));
+    sum += left.sum_sq_n2;
+    count += left.count;
+  }
+  return std::sqrt(sum / static_cast<double>(std::max<size_t>(count, 1)));
 }
 
 absl::StatusOr<std::optional<CertifiedSurfaces>> TissueSolver::Impl::Certify(std::optional<SweptSurfaces> swept) {
@@ -393,6 +418,10 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Close(bool advance) {
     if (ShellTerms* const shells = sweeps_.shells(); shells != nullptr) {
       PALPATE_ASSIGN_OR_RETURN(const double of_shells_j, shells->Energy(*queue_, tissue_, tuning_.partials, options_.energy_in_double));
       *step.elastic_energy_j += of_shells_j;
+    }
+    if (SmoothingDomains* const smoothing = sweeps_.smoothing(); smoothing != nullptr) {
+      PALPATE_ASSIGN_OR_RETURN(const double of_domains_j, smoothing->Energy(*queue_, tissue_, tuning_.partials, options_.energy_in_double));
+      *step.elastic_energy_j += of_domains_j;
     }
     if (nurbs_) {
       PALPATE_ASSIGN_OR_RETURN(const double of_nurbs_j, nurbs_->Energy(*queue_, tuning_.partials, options_.energy_in_double));

@@ -150,8 +150,8 @@ class TissueSolver {
   /// free vertices is the residual of the implicit equation.
   absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
 
-  /// Root mean square over the free vertices of the residual of the implicit equation [N] after each sweep of one step: [iterations + 1],
-  /// the first before any sweep. The step is then kept as usual.
+  /// Root mean square over the free vertices, and control points of NURBS shells, of the residual of the implicit equation [N] after each
+  /// sweep of one step: [iterations + 1], the first before any sweep. The step is then kept as usual.
   absl::StatusOr<std::vector<double>> StepMeasuringResidual(std::span<const ColliderTarget> targets);
 
   const TissueLayout& layout() const;

@@ -117,6 +117,7 @@ class TissueSolver::Impl {
   absl::Status Sweep(std::optional<SweptSurfaces>& swept, uint32_t count);
   absl::Status SweepInPhases(std::optional<SweptSurfaces>& swept, uint32_t count);
   absl::Status CorrectNurbs(std::optional<SweptSurfaces>& swept);
+  absl::Status SettleRigid(std::optional<SweptSurfaces>& swept);
   absl::Status SolveToolsAlone();
   absl::Status BindNewPairs();
   absl::Status BeforeSweep(std::optional<SweptSurfaces>& swept);

@@ -90,6 +90,7 @@ absl::Status TissueSolver::Impl::ReadPositions(std::span<float> positions_m) {
 
 /// The search for the rotations of tets begins at the newest ones, so what comes after a state must not depend on those before.
 absl::Status TissueSolver::Impl::ForgetRotations() {
+  if (sweeps_.smoothing() != nullptr) PALPATE_RETURN_IF_ERROR(sweeps_.smoothing()->ForgetRotations(*queue_));
   return tissue_.rotations.count() > 0 ? queue_->Fill(tissue_.rotations, Float4{0, 0, 0, 1}) : absl::OkStatus();
 }
 

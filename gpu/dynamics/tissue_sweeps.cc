@@ -70,6 +70,7 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
     PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
     PALPATE_ASSIGN_OR_RETURN(volumes_, VolumeKeeper::Create(queue, volumes, tuning.list_group));
   }
+  if (layout_.has_smoothing) smoothing_ = std::make_unique<SmoothingDomains>(layout_, dt_s_);
   if (moves_along_ && HasStresses()) {
     const size_t reals = (layout_.tets.size() + layout_.lanes - 1) / layout_.lanes * layout_.lanes;
     PALPATE_ASSIGN_OR_RETURN(tet_line_, DeviceBuffer<float>::Create(queue.context(), 18 * reals, "tet_line"));
@@ -81,7 +82,8 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
     PALPATE_ASSIGN_OR_RETURN(tickets_, DeviceBuffer<uint32_t>::Create(queue.context(), 3, "tickets"));
     PALPATE_RETURN_IF_ERROR(queue.Zero(tickets_));
   }
-  return MakeKernels(*queue.context(), surfaces_meet, old);
+  PALPATE_RETURN_IF_ERROR(MakeKernels(*queue.context(), surfaces_meet, old));
+  return smoothing_ ? smoothing_->Init(queue, model, defines_) : absl::OkStatus();
 }
 
 /// Those of `old` (or null) are used again if they are the same.
@@ -98,6 +100,7 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
               {"PALPATE_SURFACE", flag(surfaces_meet)},
               {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
               {"PALPATE_VOLUME", flag(volumes_ != nullptr)},
+              {"PALPATE_SMOOTHING", flag(smoothing_ != nullptr)},
               {"PALPATE_SHELL", absl::StrCat(layout_.shell.mask, "u")}};
   constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {
       {&TissueSweeps::start_strain_, "start_strain"}, {&TissueSweeps::extract_rotations_, "extract_rotations"},
@@ -169,7 +172,16 @@ absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const
     for (Kernel* kernel : {&solve_color_, &vertex_forces_}) PALPATE_RETURN_IF_ERROR(shells_->Bind(*kernel));
     if (HasPhases()) PALPATE_RETURN_IF_ERROR(shells_->Bind(run_phases_));
   }
+  if (smoothing_) PALPATE_RETURN_IF_ERROR(BindSmoothing());
   return volumes_ ? BindVolumes(tissue) : absl::OkStatus();
+}
+
+/// The arguments that change when an edit makes the lists of smoothing_ grow.
+absl::Status TissueSweeps::BindSmoothing() {
+  for (Kernel* kernel : {&solve_color_, &vertex_forces_}) PALPATE_RETURN_IF_ERROR(smoothing_->Bind(*kernel));
+  if (!HasPhases()) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(smoothing_->Bind(run_phases_));
+  return smoothing_->BindPhases(run_phases_);
 }
 
 /// Work along moves.
@@ -255,6 +267,10 @@ absl::Status TissueSweeps::Follow(Queue& queue, const TissueBuffers& tissue, con
     PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
     PALPATE_RETURN_IF_ERROR(BindShapes());
   }
+  if (smoothing_) {
+    PALPATE_RETURN_IF_ERROR(smoothing_->Follow(queue, model));
+    PALPATE_RETURN_IF_ERROR(BindSmoothing());
+  }
   if (!volumes_) return absl::OkStatus();
   PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
   PALPATE_RETURN_IF_ERROR(volumes_->Follow(queue, volumes));
@@ -270,18 +286,21 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
 absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
   [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omegas_host, plain, has_swept, shapes, volumes,
-                          shells, has_goal, strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, start_tets, begin_line,
-                          work_on_line, run_phases, forces, tet_strain, tet_line, phases, omegas, tickets] = *this;
+                          shells, smoothing, has_goal, strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, start_tets,
+                          begin_line, work_on_line, run_phases, forces, tet_strain, tet_line, phases, omegas, tickets] = *this;
+  if (smoothing) PALPATE_RETURN_IF_ERROR(smoothing->SaveState(queue, archive));
   return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
 }
 
 absl::Status TissueSweeps::LoadState(Queue& queue, StateReader& archive) {
+  if (smoothing_) PALPATE_RETURN_IF_ERROR(smoothing_->LoadState(queue, archive));
   return volumes_ ? volumes_->LoadState(queue, archive) : absl::OkStatus();
 }
 
 absl::Status TissueSweeps::Begin(Queue& queue, const TissueBuffers& tissue) {
   if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(queue, tissue.x_start));
   if (shells_) PALPATE_RETURN_IF_ERROR(shells_->Begin(queue));
+  if (smoothing_) PALPATE_RETURN_IF_ERROR(smoothing_->Begin(queue, tissue.x_start));
   if (!layout_.has_viscosity) return absl::OkStatus();
   if (moves_along_ && HasStresses()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(start_tets_, {layout_.BatchesOfTets(), 0}));
   return queue.Enqueue(start_strain_, {layout_.block_count, 0});
@@ -296,17 +315,23 @@ void TissueSweeps::ForgetHistory() { plain_ = 0; }
 
 absl::Status TissueSweeps::Update(Queue& queue, const TissueBuffers& tissue) {
   if (layout_.HasRotatedEnergies()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.BatchesOfTets(), 0}));
+  if (smoothing_ && layout_.HasRotatedEnergies()) {
+    PALPATE_RETURN_IF_ERROR(smoothing_->Measure(queue, tissue.x));
+    PALPATE_RETURN_IF_ERROR(smoothing_->Turn(queue));
+  }
   return shapes_ ? shapes_->Update(queue, tissue.x) : absl::OkStatus();
 }
 
 absl::Status TissueSweeps::Sweep(Queue& queue, const TissueBuffers& tissue) {
   if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Measure(queue, tissue.triangles, tissue.x, std::exchange(has_swept_, true)));
+  if (smoothing_) PALPATE_RETURN_IF_ERROR(smoothing_->Measure(queue, tissue.x));
   for (size_t c = 0; c < layout_.color_end.size(); ++c) {
     const uint32_t count = layout_.color_end[c] - layout_.color_begin[c];
     if (count == 0) continue;
     PALPATE_RETURN_IF_ERROR(queue.Launch(solve_color_, {size_t{count} * tuning_.team, tuning_.group}, Arg("first", layout_.color_begin[c]),
                                          Arg("count", count)));
     if (volumes_) PALPATE_RETURN_IF_ERROR(KeepVolumes(queue, static_cast<uint32_t>(c)));
+    if (smoothing_) PALPATE_RETURN_IF_ERROR(smoothing_->Move(queue, tissue.x, layout_.color_begin[c], count));
   }
   return absl::OkStatus();
 }
@@ -334,10 +359,15 @@ absl::Status TissueSweeps::RunPhases(Queue& queue, const SweepParts& parts, uint
     list.Add(PALPATE_PHASE_COPY, 0, layout_.vertex_count, kCopyChunk * chunk);
     list.Add(PALPATE_PHASE_PAIRS, 0, parts.pairs, kLightChunk * chunk);
   }
+  const uint32_t domains = smoothing_ && parts.colors ? smoothing_->domain_count() : 0;
+  list.Add(PALPATE_PHASE_DOMAINS, 0, domains, chunk);
   list.EndStage();
   for (size_t c = 0; parts.colors && c < layout_.color_end.size(); ++c) {
     list.Add(PALPATE_PHASE_COLOR, layout_.color_begin[c], layout_.color_end[c] - layout_.color_begin[c],
              (chunk + teams - 1) / teams * teams);
+    list.EndStage();
+    if (layout_.color_end[c] == layout_.color_begin[c]) continue;
+    list.Add(PALPATE_PHASE_DOMAIN_MOVES, 0, domains, kLightChunk * chunk);
     list.EndStage();
   }
   list.Add(PALPATE_PHASE_COLLIDERS, 0, parts.colliders, 1);
@@ -377,6 +407,7 @@ absl::Status TissueSweeps::MoveAlong(Queue& queue, const DeviceBuffer<Float4>& m
 
 absl::Status TissueSweeps::EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions,
                                          const DeviceBuffer<Float4>& forces_n) {
+  if (smoothing_) PALPATE_RETURN_IF_ERROR(smoothing_->Measure(queue, positions));
   return queue.Launch(vertex_forces_, {layout_.vertex_count, 0}, Arg("parts", parts), Arg("x", positions), Arg("forces", forces_n));
 }
 
@@ -400,7 +431,8 @@ absl::Status TissueSweeps::ReadForces(Queue& queue, const TissueBuffers& tissue,
 
 size_t TissueSweeps::device_bytes() const {
   return forces_.size_bytes() + tet_strain_.size_bytes() + tet_line_.size_bytes() + (shapes_ ? shapes_->device_bytes() : 0) +
-         (volumes_ ? volumes_->device_bytes() : 0) + (shells_ ? shells_->device_bytes() : 0);
+         (volumes_ ? volumes_->device_bytes() : 0) + (shells_ ? shells_->device_bytes() : 0) +
+         (smoothing_ ? smoothing_->device_bytes() : 0);
 }
 
 }  // namespace palpate::gpu

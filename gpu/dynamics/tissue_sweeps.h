@@ -10,6 +10,7 @@
 #include "gpu/base/status.h"
 #include "gpu/dynamics/shape_goals.h"
 #include "gpu/dynamics/shell_terms.h"
+#include "gpu/dynamics/smoothing_domains.h"
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/dynamics/tissue_anchors.h"
 #include "gpu/dynamics/tissue_buffers.h"
@@ -55,7 +56,7 @@ class TissueSweeps {
   /// Forgets pressures.
   absl::Status Reset(Queue& queue);
   absl::Status GoOnFrom(Queue& queue, TissueSweeps& old);
-  /// Pressures: all else is of a step, or follows from the model and the layout. Blocking.
+  /// Pressures, and rotations of smoothing domains: all else is of a step, or follows from the model and the layout. Blocking.
   absl::Status SaveState(Queue& queue, StateWriter& archive);
   absl::Status LoadState(Queue& queue, StateReader& archive);
 
@@ -87,9 +88,11 @@ class TissueSweeps {
   /// Forces [N] at `positions` by slot, the sum of the chosen ForceParts, w = 1 where a contact or an anchor of these acts; after Update.
   /// Of bodies that keep their volume: the pressures of the last sweep.
   absl::Status EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions, const DeviceBuffer<Float4>& forces_n);
-  /// Whether BeginLine can: no fibres, no kept volumes, and all energies are PALPATE_STRESS_ENERGIES. What draws shape-matched bodies to
-  /// their goals does not count, so they must not move along.
-  bool HasStresses() const { return !volumes_ && !layout_.has_fibers && (layout_.EnergyMask() & ~PALPATE_STRESS_ENERGIES) == 0; }
+  /// Whether BeginLine can: no fibres, no kept volumes, no smoothed tets, and all energies are PALPATE_STRESS_ENERGIES. What draws
+  /// shape-matched bodies to their goals does not count, so they must not move along.
+  bool HasStresses() const {
+    return !volumes_ && !smoothing_ && !layout_.has_fibers && (layout_.EnergyMask() & ~PALPATE_STRESS_ENERGIES) == 0;
+  }
   /// What the elastic and viscous forces do along `moves` [J], both by slot, at positions x + moves, as parts whose sum it is: one for each
   /// of the work-items of `range`. After Update, whose rotations count. Each tet once: a fraction of the work of EnqueueForces. Needs
   /// moves.
@@ -103,6 +106,8 @@ class TissueSweeps {
   bool keeps_volumes() const { return volumes_ != nullptr; }
   /// Null: there are no shells.
   ShellTerms* shells() { return shells_.get(); }
+  /// Null: there are no node-smoothed tets.
+  SmoothingDomains* smoothing() { return smoothing_.get(); }
   size_t device_bytes() const;
 
  private:
@@ -112,6 +117,7 @@ class TissueSweeps {
   absl::Status BindLine(const TissueBuffers& tissue);
   absl::Status BindShapes();
   absl::Status BindVolumes(const TissueBuffers& tissue);
+  absl::Status BindSmoothing();
   absl::Status KeepVolumes(Queue& queue, uint32_t color);
   absl::Status BindTopology(const SurfaceContacts& surface);
 
@@ -119,15 +125,16 @@ class TissueSweeps {
   TissueTuning tuning_;
   ProgramDefines defines_;
   double dt_s_ = 0;
-  bool moves_along_ = false;               // there are corrections between sweeps
-  double spectral_radius_ = 0;             // of a sweep, estimated; 0: no acceleration
-  std::vector<float> omegas_host_;         // of the recurrence, by sweeps since the start or the last jump of the positions
-  uint32_t plain_ = 0;                     // as many
-  bool has_swept_ = false;                 // in this step
-  std::unique_ptr<ShapeGoals> shapes_;     // null: no shape-matched bodies
-  std::unique_ptr<VolumeKeeper> volumes_;  // null: no bodies that keep their volume
-  std::unique_ptr<ShellTerms> shells_;     // null: no shells
-  std::vector<uint8_t> has_goal_;          // [slot], if there are shape-matched bodies
+  bool moves_along_ = false;                     // there are corrections between sweeps
+  double spectral_radius_ = 0;                   // of a sweep, estimated; 0: no acceleration
+  std::vector<float> omegas_host_;               // of the recurrence, by sweeps since the start or the last jump of the positions
+  uint32_t plain_ = 0;                           // as many
+  bool has_swept_ = false;                       // in this step
+  std::unique_ptr<ShapeGoals> shapes_;           // null: no shape-matched bodies
+  std::unique_ptr<VolumeKeeper> volumes_;        // null: no bodies that keep their volume
+  std::unique_ptr<ShellTerms> shells_;           // null: no shells
+  std::unique_ptr<SmoothingDomains> smoothing_;  // null: no node-smoothed tets
+  std::vector<uint8_t> has_goal_;                // [slot], if there are shape-matched bodies
   Kernel start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_along_, keep_volumes_;
   Kernel start_tets_, begin_line_, work_on_line_, run_phases_;
   DeviceBuffer<Float4> forces_;

@@ -218,13 +218,15 @@ typedef struct MovePartial {
 } MovePartial;
 
 /* What a phase of a sweep does: see sweep_phases.clh. */
-#define PALPATE_PHASE_COLOR 0u      /* vertices of a colour move */
-#define PALPATE_PHASE_CONTACTS 1u   /* contacts of tools are linearised; items: shares of their list */
-#define PALPATE_PHASE_COPY 2u       /* positions are noted as those at the start of the sweep; items: vertices */
-#define PALPATE_PHASE_PAIRS 3u      /* pairs of surfaces are linearised */
-#define PALPATE_PHASE_COLLIDERS 4u  /* coupled tools move */
-#define PALPATE_PHASE_CLIPS 5u      /* clips move */
-#define PALPATE_PHASE_ACCELERATE 6u /* free vertices go on as the sweeps before tell */
+#define PALPATE_PHASE_COLOR 0u        /* vertices of a colour move */
+#define PALPATE_PHASE_CONTACTS 1u     /* contacts of tools are linearised; items: shares of their list */
+#define PALPATE_PHASE_COPY 2u         /* positions are noted as those at the start of the sweep; items: vertices */
+#define PALPATE_PHASE_PAIRS 3u        /* pairs of surfaces are linearised */
+#define PALPATE_PHASE_COLLIDERS 4u    /* coupled tools move */
+#define PALPATE_PHASE_CLIPS 5u        /* clips move */
+#define PALPATE_PHASE_ACCELERATE 6u   /* free vertices go on as the sweeps before tell */
+#define PALPATE_PHASE_DOMAINS 7u      /* mean deformation gradients of smoothing domains are measured */
+#define PALPATE_PHASE_DOMAIN_MOVES 8u /* they follow the vertices of the phase before, which is a colour */
 
 /* A phase of a sweep: `count` items, for vertices those from `first` on, in chunks. */
 typedef struct SweepPhase {

@@ -8,8 +8,8 @@ PALPATE_SHARED_BEGIN
 
 /* A control point of a deformable NURBS surface as one block of the solver, but for where it is. World frame. */
 typedef struct ControlPointState {
-  Float4 start;    /* xyz [m] at the start of the step; w = mass [kg], 0: it is held */
-  Float4 target;   /* xyz [m] where inertia and mass damping draw it in the step; w = mass damping times dt */
+  Float4 start;    /* xyz [m] at the start of the step; w = mass [kg], 0: it is held or driven */
+  Float4 target;   /* xyz [m] where inertia and mass damping draw it in the step, or its motion; w = mass damping times dt */
   Float4 velocity; /* xyz [m/s]; w = mass damping [1/s] */
   Float4 before;   /* xyz [m/s] velocity a step earlier */
   Float4 detected; /* xyz [m] at the newest detection of near pairs */

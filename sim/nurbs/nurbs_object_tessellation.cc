@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -234,6 +236,41 @@ class Unions {
 
  private:
   std::vector<uint32_t> parents_;
+};
+
+// Numbers in rounds from small to large: at first all, then those that are added, in this round if it has not come so far yet. So a
+// number that nothing has happened to is not looked at again.
+class Rounds {
+ public:
+  explicit Rounds(size_t count) : due_(count), is_due_(count, 1) { std::iota(due_.begin(), due_.end(), 0U); }
+  std::optional<uint32_t> Next() {
+    if (due_.empty()) {
+      std::swap(due_, of_next_round_);
+      std::make_heap(due_.begin(), due_.end(), std::greater<>());
+    }
+    if (due_.empty()) return std::nullopt;
+    std::pop_heap(due_.begin(), due_.end(), std::greater<>());
+    at_ = due_.back();
+    due_.pop_back();
+    is_due_[at_] = 0;
+    return at_;
+  }
+  void Add(uint32_t number) {
+    if (number >= is_due_.size()) is_due_.resize(size_t{number} + 1, 0);
+    if (std::exchange(is_due_[number], 1) != 0) return;
+    if (number <= at_) {
+      of_next_round_.push_back(number);
+      return;
+    }
+    due_.push_back(number);
+    std::push_heap(due_.begin(), due_.end(), std::greater<>());
+  }
+
+ private:
+  std::vector<uint32_t> due_;  // a heap, the least on top
+  std::vector<uint32_t> of_next_round_;
+  std::vector<uint8_t> is_due_;
+  uint32_t at_ = 0;
 };
 
 struct Sample {
@@ -532,40 +569,38 @@ class Tessellator {
     // Halves the longest side of what is too coarse. Sides of the outline are fine already. First until that is as near as asked, then
     // until no triangle is turned away from the surface, for some more halvings.
     for (const bool is_near : {false, true}) {
-      bool has_split = true;
-      while (has_split) {
-        has_split = false;
-        for (uint32_t t = 0; t < plane.triangles().size(); ++t) {
-          const PlanarTriangulation::Triangle triangle = plane.triangles()[t];
-          if (triangle.winding != 1) continue;
-          const auto& v = triangle.vertices;
-          const Vector2d middle_uv = (places[v[0]] + places[v[1]] + places[v[2]]) / 3;
-          const size_t cell = cells.CellAt(middle_uv);
-          double longest = is_near ? kFinest * 3 * tolerance_m_ : 3 * tolerance_m_;
-          int across = -1;
-          for (int i = 0; i < 3; ++i) {
-            if (triangle.kinds[static_cast<size_t>(i)] == PlanarTriangulation::EdgeKind::kOutline) continue;
-            const double square =
-                cells.SquareIn(cell, places[v[static_cast<size_t>((i + 1) % 3)]] - places[v[static_cast<size_t>((i + 2) % 3)]]);
-            if (square > longest) {
-              longest = square;
-              across = i;
-            }
+      Rounds due(plane.triangles().size());
+      plane.TakeChanged();
+      while (const std::optional<uint32_t> t = due.Next()) {
+        const PlanarTriangulation::Triangle triangle = plane.triangles()[*t];
+        if (triangle.winding != 1) continue;
+        const auto& v = triangle.vertices;
+        const Vector2d middle_uv = (places[v[0]] + places[v[1]] + places[v[2]]) / 3;
+        const size_t cell = cells.CellAt(middle_uv);
+        double longest = is_near ? kFinest * 3 * tolerance_m_ : 3 * tolerance_m_;
+        int across = -1;
+        for (int i = 0; i < 3; ++i) {
+          if (triangle.kinds[static_cast<size_t>(i)] == PlanarTriangulation::EdgeKind::kOutline) continue;
+          const double square =
+              cells.SquareIn(cell, places[v[static_cast<size_t>((i + 1) % 3)]] - places[v[static_cast<size_t>((i + 2) % 3)]]);
+          if (square > longest) {
+            longest = square;
+            across = i;
           }
-          if (across < 0 || (is_near && !IsTurnedAway(surface, middle_uv, points[v[0]], points[v[1]], points[v[2]]))) continue;
-          const Vector2d middle =
-              0.5 * places[v[static_cast<size_t>((across + 1) % 3)]] + 0.5 * places[v[static_cast<size_t>((across + 2) % 3)]];
-          const auto number = plane.SplitEdge(t, across, middle.cwiseProduct(scale));
-          if (triangles_.size() + plane.triangles().size() > kMaxTessellationTriangles) return TooFine();
-          if (!number) {
-            return absl::InvalidArgumentError(
-                absl::StrCat("loops: two are as near as rounding at (u, v) = (", middle.x(), ", ", middle.y(), ")"));
-          }
-          places.push_back(middle);
-          points.push_back(surface.Point(middle.x(), middle.y()));
-          vertices.push_back(PlanarTriangulation::kNone);
-          has_split = true;
         }
+        if (across < 0 || (is_near && !IsTurnedAway(surface, middle_uv, points[v[0]], points[v[1]], points[v[2]]))) continue;
+        const Vector2d middle =
+            0.5 * places[v[static_cast<size_t>((across + 1) % 3)]] + 0.5 * places[v[static_cast<size_t>((across + 2) % 3)]];
+        const auto number = plane.SplitEdge(*t, across, middle.cwiseProduct(scale));
+        if (triangles_.size() + plane.triangles().size() > kMaxTessellationTriangles) return TooFine();
+        if (!number) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("loops: two are as near as rounding at (u, v) = (", middle.x(), ", ", middle.y(), ")"));
+        }
+        places.push_back(middle);
+        points.push_back(surface.Point(middle.x(), middle.y()));
+        vertices.push_back(PlanarTriangulation::kNone);
+        for (const uint32_t changed : plane.TakeChanged()) due.Add(changed);
       }
     }
     for (const PlanarTriangulation::Triangle& t : plane.triangles()) {

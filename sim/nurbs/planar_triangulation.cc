@@ -119,6 +119,7 @@ uint32_t PlanarTriangulation::Insert(const Vector2d& point) {
   triangle_of_[a] = second;
   triangle_of_[b] = at;
   triangle_of_[c] = at;
+  changed_.insert(changed_.end(), {at, second, third});
   Legalize(vertex, {at, second, third});
   return vertex;
 }
@@ -176,6 +177,7 @@ std::optional<uint32_t> PlanarTriangulation::SplitEdge(uint32_t triangle, int ac
   triangle_of_[a] = triangle;
   triangle_of_[b] = triangle;
   triangle_of_[c] = second;
+  changed_.insert(changed_.end(), pending.begin(), pending.end());
   Legalize(vertex, std::move(pending));
   return vertex;
 }
@@ -227,6 +229,7 @@ void PlanarTriangulation::Flip(const Side& side) {
   triangle_of_[b] = side.triangle;
   triangle_of_[d] = side.triangle;
   triangle_of_[c] = back.triangle;
+  changed_.insert(changed_.end(), {side.triangle, back.triangle});
 }
 
 void PlanarTriangulation::Legalize(uint32_t vertex, std::vector<uint32_t> pending) {

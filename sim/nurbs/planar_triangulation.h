@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <Eigen/Core>
@@ -48,6 +49,9 @@ class PlanarTriangulation {
   /// Parts of fixed edges stay fixed. The number of the vertex, or nothing if rounding puts the point on another edge.
   std::optional<uint32_t> SplitEdge(uint32_t triangle, int across, const Eigen::Vector2d& point);
 
+  /// Numbers of triangles whose vertices changed since the last call, new ones included; some more than once.
+  std::vector<uint32_t> TakeChanged() { return std::exchange(changed_, {}); }
+
   std::span<const Triangle> triangles() const { return triangles_; }
   std::span<const Eigen::Vector2d> points() const { return points_; }
 
@@ -70,7 +74,8 @@ class PlanarTriangulation {
   std::vector<Eigen::Vector2d> points_;
   std::vector<uint32_t> triangle_of_;  // one triangle of each vertex
   std::vector<Triangle> triangles_;
-  mutable uint32_t last_ = 0;  // where the search begins
+  std::vector<uint32_t> changed_;  // see TakeChanged
+  mutable uint32_t last_ = 0;      // where the search begins
 };
 
 }  // namespace palpate::sim

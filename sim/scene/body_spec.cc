@@ -47,21 +47,6 @@ absl::StatusOr<std::vector<uint32_t>> RegionVertices(const Region& region, const
   return out;
 }
 
-sim::DrivenRegion BuildMotion(const v1::RegionMotion& motion, std::vector<uint32_t> vertices, const sim::TetMesh& mesh) {
-  sim::DrivenRegion out;
-  out.velocity_m_per_s = ToEigen(motion.velocity_m_per_s());
-  out.angular_velocity_rad_per_s = ToEigen(motion.angular_velocity_rad_per_s());
-  if (motion.has_center_m()) {
-    out.center_m = ToEigen(motion.center_m());
-  } else {
-    for (const uint32_t v : vertices) out.center_m += mesh.vertices[v] / static_cast<double>(vertices.size());
-  }
-  out.start_s = motion.start_s();
-  out.duration_s = motion.has_duration_s() ? motion.duration_s() : 1;
-  out.vertices = std::move(vertices);
-  return out;
-}
-
 /// Axes along which the vertices of a region are held: bit a is axis a.
 uint8_t HeldAxes(const v1::FixedRegion& region) {
   return static_cast<uint8_t>(kAllAxes & ~((region.free_x() ? 1U : 0U) | (region.free_y() ? 2U : 0U) | (region.free_z() ? 4U : 0U)));
@@ -202,6 +187,21 @@ void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRe
   if (motion.has_duration_s()) check.RangeAbove(At(path, "motion.duration_s"), motion.duration_s(), 0, 3600);
 }
 
+sim::DrivenRegion BuildMotion(const v1::RegionMotion& motion, std::vector<uint32_t> vertices, std::span<const Eigen::Vector3d> places_m) {
+  sim::DrivenRegion out;
+  out.velocity_m_per_s = ToEigen(motion.velocity_m_per_s());
+  out.angular_velocity_rad_per_s = ToEigen(motion.angular_velocity_rad_per_s());
+  if (motion.has_center_m()) {
+    out.center_m = ToEigen(motion.center_m());
+  } else {
+    for (const uint32_t v : vertices) out.center_m += places_m[v] / static_cast<double>(vertices.size());
+  }
+  out.start_s = motion.start_s();
+  out.duration_s = motion.has_duration_s() ? motion.duration_s() : 1;
+  out.vertices = std::move(vertices);
+  return out;
+}
+
 bool Slides(const v1::FixedRegion& region) { return region.free_x() || region.free_y() || region.free_z(); }
 
 absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out) {
@@ -221,7 +221,8 @@ absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::
       region_of[v] = r;
       held[v] |= HeldAxes(body.fixed(r));
     }
-    if (body.fixed(r).has_motion()) out.driven_regions.push_back(BuildMotion(body.fixed(r).motion(), std::move(vertices), out.mesh));
+    if (body.fixed(r).has_motion())
+      out.driven_regions.push_back(BuildMotion(body.fixed(r).motion(), std::move(vertices), out.mesh.vertices));
   }
   for (size_t v = 0; v < count; ++v) {
     if (held[v] == kAllAxes) {

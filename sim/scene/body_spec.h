@@ -41,6 +41,8 @@ void CheckColor(Checker& check, const std::string& path, const v1::Color& color)
 Eigen::Vector3f ColorFrom(const v1::Color& color);
 
 void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRegion& region);
+/// The motion of these vertices, or other points, which are in these places at rest.
+sim::DrivenRegion BuildMotion(const v1::RegionMotion& motion, std::vector<uint32_t> vertices, std::span<const Eigen::Vector3d> places_m);
 /// Whether vertices of a region slide.
 bool Slides(const v1::FixedRegion& region);
 /// Fills fixed_vertices, driven_regions and sliding_vertices.

@@ -15,6 +15,7 @@
 #include "sim/haptics/local_model.h"
 #include "sim/instrument/description.h"
 #include "sim/mesh/tet_mesh.h"
+#include "sim/scene/driven_region.h"
 #include "sim/scene/elastic_tet.h"
 #include "sim/scene/shell_description.h"
 
@@ -36,17 +37,6 @@ struct Material {
   double damping_s = 0.005;       ///< stiffness-proportional
   double mass_damping_per_s = 0;  ///< mass-proportional
   std::optional<FiberProperties> fibers;
-};
-
-/// Motion of fixed vertices as one rigid piece: from start_s for duration_s of simulated time they turn with the angular velocity about
-/// center_m, which itself moves with the velocity; before and after they rest.
-struct DrivenRegion {
-  std::vector<uint32_t> vertices;  ///< indices into mesh.vertices; each one fixed, and in no other region of its body
-  Eigen::Vector3d velocity_m_per_s{0, 0, 0};
-  Eigen::Vector3d angular_velocity_rad_per_s{0, 0, 0};
-  Eigen::Vector3d center_m{0, 0, 0};  ///< at start_s, in W
-  double start_s = 0;
-  double duration_s = 0;
 };
 
 /// What it takes to destroy tissue; see sim/topology/ablation.h.
@@ -125,6 +115,12 @@ enum class Simulation {
   kShapeMatched,  ///< docs/algorithms/shape_matching.md, "Deformable bodies"
 };
 
+/// How tets resist deformation.
+enum class TetElement {
+  kLinear,        ///< each by its own deformation gradient
+  kNodeSmoothed,  ///< mostly by mean deformation gradients around vertices; docs/algorithms/smoothing.md
+};
+
 /// Whether a body starts with tets whose responses are pre-computed.
 constexpr bool StartsQuasiStatic(Simulation simulation) {
   return simulation == Simulation::kPrecomputed || simulation == Simulation::kHybrid;
@@ -172,6 +168,7 @@ struct BodyDescription {
   double restitution = 0;                               ///< of rigid and static bodies, in [0, 1]; of two the larger one counts
   double drag_coefficient = 0;                          ///< in the air of the scene; of dynamic, shape-matched and rigid bodies
   double volume_stiffness_pa = 0;                       ///< k of the energy k (V - V0)^2 / (2 V0), of dynamic bodies
+  TetElement tet_element = TetElement::kLinear;         ///< of dynamic bodies with tets
   bool self_collision = true;                           ///< whether the body's surface may not pass through itself
   Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
   Eigen::Vector3f interior_color{0.5F, 0.1F, 0.1F};  ///< of zone 0

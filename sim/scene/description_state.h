@@ -108,14 +108,16 @@ void VisitState(Archive& archive, ShellDescription& value) {
 template <typename Archive>
 void VisitState(Archive& archive, BodyDescription& value) {
   auto& [name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers, velocity,
-         angular_velocity, angular_damping, restitution, drag, volume_stiffness, self_collision, color, interior_color, ablation, zones,
-         tet_zones, surface_zones, texture, nurbs, nurbs_pose, shell, nurbs_shell] = value;
+         angular_velocity, angular_damping, restitution, drag, volume_stiffness, tet_element, self_collision, color, interior_color,
+         ablation, zones, tet_zones, surface_zones, texture, nurbs, nurbs_pose, shell, nurbs_shell] = value;
   archive(name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers,
           velocity, angular_velocity, angular_damping, restitution, drag, volume_stiffness, self_collision, color, interior_color, ablation,
           zones, tet_zones, surface_zones, texture);
   // Nothing of bodies without, so that they keep their hash.
+  if (tet_element != TetElement::kLinear) archive(tet_element);
   if (shell) archive(*shell);
   if (nurbs_shell) archive(nurbs_shell->thickness_m, nurbs_shell->held);  // the model follows from the surface
+  if (nurbs_shell && !nurbs_shell->driven.empty()) archive(nurbs_shell->driven);
   if (nurbs == nullptr) return;
   archive(nurbs->tolerance_m, nurbs->triangles, nurbs->volume_m3, nurbs_pose);
   for (const NurbsPatch& patch : nurbs->object.patches()) {

@@ -41,11 +41,14 @@ void CheckRegion(Checker& check, const std::string& path, const v1::EditRegion& 
     case v1::EditRegion::kTets:
       check.Count(At(path, "tets.ids"), region.tets().ids_size(), 1, kMaxListedTets);
       break;
+    case v1::EditRegion::kTriangles:
+      check.Count(At(path, "triangles.ids"), region.triangles().ids_size(), 1, kMaxListedTets);
+      break;
     case v1::EditRegion::kZone:
       check.RequiredName(At(path, "zone"), region.zone(), kMaxNameBytes);
       break;
     case v1::EditRegion::REGION_NOT_SET:
-      check.Invalid(path, "no region is given; one of ball, capsule, tets, zone is needed");
+      check.Invalid(path, "no region is given; one of ball, capsule, tets, zone, triangles is needed");
       break;
   }
 }
@@ -107,6 +110,12 @@ sim::EditRegion BuildRegion(const v1::EditRegion& region) {
       for (const uint64_t id : region.tets().ids()) list.tets.push_back(sim::TetId{id});
       return list;
     }
+    case v1::EditRegion::kTriangles: {
+      sim::TriangleListRegion list;
+      list.triangles.reserve(static_cast<size_t>(region.triangles().ids_size()));
+      for (const uint64_t id : region.triangles().ids()) list.triangles.push_back(sim::TriangleId{id});
+      return list;
+    }
     case v1::EditRegion::kZone:
     case v1::EditRegion::REGION_NOT_SET:
       break;
@@ -146,7 +155,8 @@ absl::StatusOr<sim::Edit> BuildEdit(const v1::Edit& edit, const std::string& pat
       out.what = sim::CarveEdit{BuildRegion(edit.carve().region())};
       break;
     case v1::Edit::kRefine:
-      out.what = sim::RefineEdit{BuildRegion(edit.refine().region()), edit.refine().max_edge_m(), edit.refine().tet_budget()};
+      out.what = sim::RefineEdit{BuildRegion(edit.refine().region()), edit.refine().max_edge_m(), edit.refine().tet_budget(),
+                                 edit.refine().triangle_budget()};
       break;
     case v1::Edit::kIncise: {
       sim::InciseEdit incise;
@@ -228,6 +238,13 @@ void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditO
       pair.set_parent(static_cast<uint64_t>(parent));
       pair.set_child(static_cast<uint64_t>(child));
     }
+    AddIds(outcome.removed_triangles, [&o](uint64_t id) { o.add_removed_triangles(id); });
+    AddIds(outcome.added_triangles, [&o](uint64_t id) { o.add_added_triangles(id); });
+    for (const auto& [parent, child] : outcome.remapped_triangles) {
+      v1::TriangleChild& pair = *o.add_remapped_triangles();
+      pair.set_parent(static_cast<uint64_t>(parent));
+      pair.set_child(static_cast<uint64_t>(child));
+    }
     AddIds(outcome.removed_vertices, [&o](uint64_t id) { o.add_removed_vertices(id); });
     AddIds(outcome.added_vertices, [&o](uint64_t id) { o.add_added_vertices(id); });
     for (const uint32_t body : outcome.new_bodies) o.add_new_bodies(bodies[body]);
@@ -238,7 +255,7 @@ void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditO
     o.set_grasped_vertices(outcome.grasped_vertices);
     if (outcome.grasp_reach_m > 0) o.set_grasp_reach_m(outcome.grasp_reach_m);
     if (outcome.tissue_distance_m >= 0) o.set_tissue_distance_m(outcome.tissue_distance_m);
-    if (!outcome.added_tets.empty()) {
+    if (!outcome.added_tets.empty() || !outcome.added_triangles.empty()) {
       o.set_min_mean_ratio(outcome.min_mean_ratio);
       o.set_min_edge_ratio(outcome.min_edge_ratio);
     }
@@ -252,6 +269,10 @@ void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditO
       for (const auto& [here, there] : moved.vertices) {
         m.add_vertices(static_cast<uint64_t>(here));
         m.add_vertices_there(static_cast<uint64_t>(there));
+      }
+      for (const auto& [here, there] : moved.triangles) {
+        m.add_triangles(static_cast<uint64_t>(here));
+        m.add_triangles_there(static_cast<uint64_t>(there));
       }
     }
     for (const uint32_t marker : outcome.released_markers) o.add_released_markers(markers[marker].name());

@@ -50,8 +50,8 @@ struct ElasticTet {
   void VisitState(Archive& archive) {
     auto& [corners, mu, lambda, damping, density, mass_damping, energy, along] = *this;
     auto& [direction, coupling, stiffness, shear] = along;
-    uint32_t shape = 0;  // states hold tets in the solver's form, of which this is the last member
-    archive(corners, mu, lambda, damping, density, mass_damping, energy, direction, coupling, stiffness, shear, shape);
+    uint32_t shape = 0, is_smoothed = 0;  // states hold tets in the solver's form, of which these are the last members
+    archive(corners, mu, lambda, damping, density, mass_damping, energy, direction, coupling, stiffness, shear, shape, is_smoothed);
   }
 };
 

@@ -69,7 +69,20 @@ gpu::TissueShape ShapeOf(const ShapeMatchingOptions& options, const Material& ma
   return shape;
 }
 
-absl::Status CheckMaterialFor(Simulation simulation, const Material& material) {
+absl::Status CheckElementFor(TetElement element, BodyKind kind, Simulation simulation, bool has_tets) {
+  if (element == TetElement::kLinear) return absl::OkStatus();
+  if (element != TetElement::kNodeSmoothed) return absl::InvalidArgumentError("not an element");
+  if (kind == BodyKind::kDeformable && simulation == Simulation::kDynamic && has_tets) return absl::OkStatus();
+  return absl::InvalidArgumentError("only a deformable body of tets with simulation SIMULATION_DYNAMIC is node-smoothed");
+}
+
+absl::Status CheckMaterialFor(Simulation simulation, TetElement element, const Material& material) {
+  if (element == TetElement::kNodeSmoothed && material.fibers) {
+    return absl::InvalidArgumentError("fibers: a node-smoothed body has none");
+  }
+  if (element == TetElement::kNodeSmoothed && material.model == MaterialModel::kMassSpring) {
+    return absl::InvalidArgumentError("model: springs of a node-smoothed body would have nothing to smooth");
+  }
   if (simulation != Simulation::kShapeMatched) return absl::OkStatus();
   if (material.fibers) return absl::InvalidArgumentError("fibers: a shape-matched body has none");
   if (material.model != MaterialModel::kStableNeoHookean) {

@@ -54,7 +54,12 @@ inline constexpr double kMaxShapeBeta = 0.95;
 /// How the solver matches shapes; `material` is that of zone 0.
 gpu::TissueShape ShapeOf(const ShapeMatchingOptions& options, const Material& material);
 
-/// What a kind of simulation asks of a material. Errors: InvalidArgument naming the field (fibres or springs of a shape-matched body).
-absl::Status CheckMaterialFor(Simulation simulation, const Material& material);
+/// What a kind of simulation and an element ask of a material. Errors: InvalidArgument naming the field (fibres or springs of a
+/// shape-matched or node-smoothed body).
+absl::Status CheckMaterialFor(Simulation simulation, TetElement element, const Material& material);
+
+/// Which bodies have an element other than the linear one; `has_tets`: neither shells nor bodies with an exact surface. Errors:
+/// InvalidArgument.
+absl::Status CheckElementFor(TetElement element, BodyKind kind, Simulation simulation, bool has_tets);
 
 }  // namespace palpate::sim

@@ -68,12 +68,10 @@ void CheckThin(Checker& check, const std::string& path, const v1::BodySpec& body
   if (!body.markers().empty()) refuse("markers", "a NURBS shell cannot hold markers yet");
   if (!body.surface_zones().empty()) refuse("surface_zones", "a NURBS shell has none yet");
   if (body.volume_stiffness_pa() != 0) refuse("volume_stiffness_pa", "a NURBS shell cannot keep its volume yet; a load can press on it");
-  if (body.drag_coefficient() != 0) refuse("drag_coefficient", "a NURBS shell feels no air yet");
   if (body.has_ablation()) refuse("ablation", "a NURBS shell cannot be cut");
   for (int i = 0; i < body.fixed_size(); ++i) {
     const std::string region = At(At(path, "fixed"), i);
     if (!body.fixed(i).has_box()) check.Invalid(region, "control points of a NURBS shell are held by a box");
-    if (body.fixed(i).has_motion()) check.Invalid(At(region, "motion"), "control points of a NURBS shell cannot be driven yet");
     if (Slides(body.fixed(i))) check.Invalid(region, "control points of a NURBS shell cannot slide yet");
   }
 }
@@ -130,10 +128,20 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
   gpu::NurbsShellModel moved = sim::MovedNurbsShell(model, pose);
   std::vector<Eigen::Vector3d> points;
   for (const auto& [x, y, z] : moved.rest_m) points.emplace_back(x, y, z);
+  constexpr int kNone = -1;
+  std::vector<int> region_of(points.size(), kNone);
   for (int r = 0; r < body.fixed_size(); ++r) {
-    PALPATE_ASSIGN_OR_RETURN(const std::vector<uint32_t> inside,
-                             PointsInside({.box = &body.fixed(r).box()}, At(At(path, "fixed"), r), points, "control point"));
+    const v1::FixedRegion& region = body.fixed(r);
+    const std::string region_path = At(At(path, "fixed"), r);
+    PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> inside, PointsInside({.box = &region.box()}, region_path, points, "control point"));
+    for (const uint32_t j : inside) {
+      const int other = std::exchange(region_of[j], r);
+      if (other == kNone || !(region.has_motion() || body.fixed(other).has_motion())) continue;
+      return absl::InvalidArgumentError(absl::StrCat(region_path, ": control point ", j, " belongs to ", path, ".fixed[", other,
+                                                     "] too; one of a region with a motion may belong to no other"));
+    }
     shell.held.insert(shell.held.end(), inside.begin(), inside.end());
+    if (region.has_motion()) shell.driven.push_back(BuildMotion(region.motion(), std::move(inside), points));
   }
   std::sort(shell.held.begin(), shell.held.end());
   shell.held.erase(std::unique(shell.held.begin(), shell.held.end()), shell.held.end());

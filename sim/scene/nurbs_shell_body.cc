@@ -85,13 +85,20 @@ absl::Status CheckNurbsShell(const BodyDescription& body) {
   if (body.shell || !body.zones.empty() || !body.markers.empty() || body.volume_stiffness_pa != 0) {
     return error("nurbs_shell: the body has a shell of triangles, zones, markers or a kept volume as well");
   }
-  if (body.drag_coefficient != 0) return error("drag_coefficient: a NURBS shell feels no air yet");
   if (!body.fixed_vertices.empty() || !body.driven_regions.empty() || !body.sliding_vertices.empty()) {
     return error("fixed_vertices: a NURBS shell is held by its control points");
   }
   for (size_t i = 0; i < shell.held.size(); ++i) {
     if (shell.held[i] >= shell.model->control_count() || (i > 0 && shell.held[i] <= shell.held[i - 1])) {
       return error("nurbs_shell.held[", i, "]: ", shell.held[i], " is not a control point after the one before");
+    }
+  }
+  std::vector<uint8_t> is_driven(shell.model->control_count(), 0);
+  for (size_t r = 0; r < shell.driven.size(); ++r) {
+    for (const uint32_t j : shell.driven[r].vertices) {
+      if (!std::binary_search(shell.held.begin(), shell.held.end(), j) || std::exchange(is_driven[j], 1) != 0) {
+        return error("nurbs_shell.driven[", r, "]: control point ", j, " is not held or is given twice");
+      }
     }
   }
   return absl::OkStatus();
@@ -112,6 +119,11 @@ gpu::TissueNurbsShell TissueNurbsShellOf(const BodyDescription& body, uint32_t i
     out.begins.push_back(static_cast<uint32_t>(out.controls.size()));
   }
   out.held = shell.held;
+  for (const DrivenRegion& region : shell.driven) {
+    const auto array = [](const Vector3d& v) { return std::array<double, 3>{v.x(), v.y(), v.z()}; };
+    out.driven.push_back({region.vertices, array(region.velocity_m_per_s), array(region.angular_velocity_rad_per_s), array(region.center_m),
+                          region.start_s, region.duration_s});
+  }
   out.velocity_m_per_s = {body.velocity_m_per_s.x(), body.velocity_m_per_s.y(), body.velocity_m_per_s.z()};
   return out;
 }

@@ -19,6 +19,7 @@
 #include "sim/scene/checker.h"
 #include "sim/scene/joint_spec.h"
 #include "sim/scene/marker_spec.h"
+#include "sim/scene/material.h"
 #include "sim/scene/material_spec.h"
 #include "sim/scene/nurbs_body_spec.h"
 #include "sim/scene/nurbs_shell_body.h"
@@ -282,6 +283,33 @@ void CheckArray(Checker& check, const std::string& path, const v1::BodySpec& bod
   check.RangeVec(At(path, "array.spacing_m"), body.array().spacing_m(), 0, kMaxCoordinate_m);
 }
 
+sim::TetElement ElementFrom(const v1::BodySpec& body) {
+  return body.tet_element() == v1::TET_ELEMENT_NODE_SMOOTHED ? sim::TetElement::kNodeSmoothed : sim::TetElement::kLinear;
+}
+
+/// Which bodies are node-smoothed, and of what.
+void CheckTetElement(Checker& check, const std::string& path, const v1::BodySpec& body) {
+  if (!v1::TetElement_IsValid(body.tet_element())) {
+    check.Invalid(At(path, "tet_element"), absl::StrCat(static_cast<int>(body.tet_element()), " is outside [0, 2]"));
+  }
+  const bool is_deformable = body.kind() == v1::BODY_KIND_UNSPECIFIED || body.kind() == v1::BODY_KIND_DEFORMABLE;
+  const bool is_dynamic = body.simulation() == v1::SIMULATION_UNSPECIFIED || body.simulation() == v1::SIMULATION_DYNAMIC;
+  // What is not deformable or not dynamic is refused whatever else it is.
+  const absl::Status fits =
+      sim::CheckElementFor(ElementFrom(body), is_deformable ? sim::BodyKind::kDeformable : sim::BodyKind::kRigid,
+                           is_dynamic ? sim::Simulation::kDynamic : sim::Simulation::kPrecomputed, !body.has_shell() && !body.has_nurbs());
+  if (!fits.ok()) check.Invalid(At(path, "tet_element"), std::string(fits.message()));
+  const auto look_at = [&](const v1::MaterialSpec& material, const std::string& of) {
+    const absl::Status status =
+        sim::CheckMaterialFor(sim::Simulation::kDynamic, ElementFrom(body), MaterialFrom(material, Eigen::Quaterniond::Identity()));
+    if (!status.ok()) check.Fail(Annotate(status, of));
+  };
+  look_at(body.material(), At(path, "material"));
+  for (int z = 0; z < body.zones_size(); ++z) {
+    if (body.zones(z).has_material()) look_at(body.zones(z).material(), At(At(At(path, "zones"), z), "material"));
+  }
+}
+
 /// What only bodies of one kind can have.
 void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& body) {
   if (!v1::BodyKind_IsValid(body.kind())) {
@@ -330,6 +358,7 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
       (is_rigid || is_static || (body.simulation() != v1::SIMULATION_UNSPECIFIED && body.simulation() != v1::SIMULATION_DYNAMIC))) {
     check.Invalid(At(path, "volume_stiffness_pa"), "only a deformable body with simulation SIMULATION_DYNAMIC keeps its volume");
   }
+  CheckTetElement(check, path, body);
   const auto moves = [](const v1::Vec3& v) { return v.x() != 0 || v.y() != 0 || v.z() != 0; };
   if (!is_rigid && moves(body.angular_velocity_rad_per_s())) {
     check.Invalid(At(path, "angular_velocity_rad_per_s"), "only a rigid body starts to turn");
@@ -664,6 +693,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   out.restitution = body.restitution();
   out.drag_coefficient = body.drag_coefficient();
   out.volume_stiffness_pa = body.volume_stiffness_pa();
+  out.tet_element = ElementFrom(body);
   if (body.has_self_collision()) out.self_collision = body.self_collision();
   if (out.kind != sim::BodyKind::kDeformable) out.self_collision = false;
 

@@ -9,6 +9,8 @@
 
 #include <Eigen/Core>
 
+#include "sim/scene/driven_region.h"
+
 namespace palpate::gpu {
 struct NurbsShellModel;
 }
@@ -38,7 +40,8 @@ struct ShellDescription {
 struct NurbsShellDescription {
   double thickness_m = 0.001;
   std::shared_ptr<const gpu::NurbsShellModel> model;  ///< of the body's surface and material, in W
-  std::vector<uint32_t> held;                         ///< control points of the model that do not move, ascending, unique
+  std::vector<uint32_t> held;                         ///< control points of the model that do not move freely, ascending, unique
+  std::vector<DrivenRegion> driven;                   ///< of held ones
 };
 
 }  // namespace palpate::sim

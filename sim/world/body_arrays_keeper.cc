@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,15 @@ template <typename T>
 void SortUnique(std::vector<T>* values) {
   std::sort(values->begin(), values->end());
   values->erase(std::unique(values->begin(), values->end()), values->end());
+}
+
+template <typename Mesh>
+constexpr bool kHasTets = std::is_same_v<Mesh, ClosedMesh>;
+
+template <typename Mesh>
+size_t TetSlotsOf(const Mesh* mesh) {
+  if constexpr (kHasTets<Mesh>) return mesh == nullptr ? 0 : mesh->tet_slot_count();
+  return 0;
 }
 
 /// Of a vertex of the mesh: the same in all zones that have one there, since zones of the skin share what they were given.
@@ -71,7 +81,8 @@ void BodyArraysKeeper::Take(BodyArrays arrays) {
   arrays_ = std::make_shared<const BodyArrays>(std::move(arrays));
 }
 
-void BodyArraysKeeper::Make(const ClosedMesh& mesh, std::string name, std::string parent, const BodyArrays& like, uint32_t body,
+template <typename Mesh>
+void BodyArraysKeeper::Make(const Mesh& mesh, std::string name, std::string parent, const BodyArrays& like, uint32_t body,
                             const IsFixed& is_fixed) {
   BodyArrays arrays;
   arrays.name = std::move(name);
@@ -85,7 +96,9 @@ void BodyArraysKeeper::Make(const ClosedMesh& mesh, std::string name, std::strin
     if (mesh.IsVertex(v) && mesh.IsVertexOnSurface(v)) TakeSurfaceSlot(&arrays, v);
   }
   arrays_ = std::make_shared<const BodyArrays>(std::move(arrays));
-  for (uint32_t t = 0; t < mesh.tet_slot_count(); ++t) MarkTet(t);
+  if constexpr (kHasTets<Mesh>) {
+    for (uint32_t t = 0; t < mesh.tet_slot_count(); ++t) MarkTet(t);
+  }
   for (uint32_t t = 0; t < mesh.triangle_slot_count(); ++t) MarkTriangle(t);
   MarkFixed();
   Update(mesh, body, is_fixed);
@@ -106,7 +119,8 @@ SurfaceSlot BodyArraysKeeper::TakeSurfaceSlot(BodyArrays* arrays, uint32_t verte
 }
 
 /// Those that are gone or differ; what their vertices leave is free.
-void BodyArraysKeeper::RemoveTriangles(const ClosedMesh& mesh, BodyArrays* next) {
+template <typename Mesh>
+void BodyArraysKeeper::RemoveTriangles(const Mesh& mesh, BodyArrays* next) {
   for (const uint32_t t : dirty_triangles_) {
     auto& triangle = next->surface_triangles[t];
     if (triangle == kFreeTriangle) continue;
@@ -124,7 +138,8 @@ void BodyArraysKeeper::RemoveTriangles(const ClosedMesh& mesh, BodyArrays* next)
   }
 }
 
-void BodyArraysKeeper::AddTriangles(const ClosedMesh& mesh, BodyArrays* next) {
+template <typename Mesh>
+void BodyArraysKeeper::AddTriangles(const Mesh& mesh, BodyArrays* next) {
   for (const uint32_t t : dirty_triangles_) {
     if (!mesh.IsTriangle(t)) continue;
     std::array<SurfaceSlot, 3> corners{};
@@ -132,28 +147,38 @@ void BodyArraysKeeper::AddTriangles(const ClosedMesh& mesh, BodyArrays* next) {
     next->surface_triangles[t] = corners;
     next->triangle_zones[t] = next->ZoneOnMesh(mesh.TriangleZoneOf(t));
     next->surface_hash += HashOfTriangle(t, corners, next->triangle_zones[t]);
-    if (next->has_texture_corners) SetTextureCorners(t, TextureCornersOf(mesh, t), next);
+    if constexpr (kHasTets<Mesh>) {
+      if (next->has_texture_corners) SetTextureCorners(t, TextureCornersOf(mesh, t), next);
+    }
   }
 }
 
-BodyArraysChange BodyArraysKeeper::Update(const ClosedMesh& mesh, uint32_t body, const IsFixed& is_fixed) {
+template <typename Mesh>
+void BodyArraysKeeper::UpdateTets(const Mesh& mesh, BodyArrays* next) const {
+  if constexpr (kHasTets<Mesh>) {
+    next->tets.resize(mesh.tet_slot_count());
+    for (const uint32_t t : dirty_tets_) {
+      auto& tet = next->tets[t];
+      if (tet != kFreeTet) next->volume_hash -= HashOfTet(t, tet);
+      tet = mesh.IsTet(t) ? mesh.TetVertices(t) : kFreeTet;
+      if (tet != kFreeTet) next->volume_hash += HashOfTet(t, tet);
+    }
+  }
+}
+
+template <typename Mesh>
+BodyArraysChange BodyArraysKeeper::Update(const Mesh& mesh, uint32_t body, const IsFixed& is_fixed) {
   SortUnique(&dirty_tets_);
   SortUnique(&dirty_triangles_);
   auto next = std::make_shared<BodyArrays>(*arrays_);
   next->vertex_slot_count = mesh.vertex_slot_count();
-  next->tets.resize(mesh.tet_slot_count());
   next->surface_triangles.resize(mesh.triangle_slot_count());
   next->triangle_zones.resize(mesh.triangle_slot_count());
   if (next->has_texture_corners) next->texture_corners.resize(mesh.triangle_slot_count());
   surface_slots_.resize(mesh.vertex_slot_count(), kNoSurfaceSlot);
   RemoveTriangles(mesh, next.get());
   AddTriangles(mesh, next.get());
-  for (const uint32_t t : dirty_tets_) {
-    auto& tet = next->tets[t];
-    if (tet != kFreeTet) next->volume_hash -= HashOfTet(t, tet);
-    tet = mesh.IsTet(t) ? mesh.TetVertices(t) : kFreeTet;
-    if (tet != kFreeTet) next->volume_hash += HashOfTet(t, tet);
-  }
+  UpdateTets(mesh, next.get());
   if (fixed_changed_) {
     next->fixed_vertices.clear();
     for (uint32_t v = 0; v < mesh.vertex_slot_count(); ++v) {
@@ -165,7 +190,7 @@ BodyArraysChange BodyArraysKeeper::Update(const ClosedMesh& mesh, uint32_t body,
   change.triangles = std::exchange(dirty_triangles_, {});
   change.tets = std::exchange(dirty_tets_, {});
   change.fixed_changed = std::exchange(fixed_changed_, false);
-  UpdateTexture(mesh, next.get(), &change);
+  if constexpr (kHasTets<Mesh>) UpdateTexture(mesh, next.get(), &change);
   arrays_ = std::move(next);
   return change;
 }
@@ -202,15 +227,15 @@ void BodyArraysKeeper::UpdateTexture(const ClosedMesh& mesh, BodyArrays* next, B
   });
 }
 
-absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays> arrays, const ClosedMesh* mesh) {
+template <typename Mesh>
+absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays> arrays, const Mesh* mesh) {
   const auto other = [](const char* what) {
     return absl::InvalidArgumentError(absl::StrCat("the arrays of a body are of another mesh: ", what));
   };
-  const auto all_below = [](const std::vector<uint32_t>& slots, uint32_t count) {
+  const auto all_below = [](const std::vector<uint32_t>& slots, size_t count) {
     return std::all_of(slots.begin(), slots.end(), [count](uint32_t slot) { return slot < count; });
   };
-  if (!all_below(dirty_tets_, mesh == nullptr ? 0 : mesh->tet_slot_count()) ||
-      !all_below(dirty_triangles_, mesh == nullptr ? 0 : mesh->triangle_slot_count())) {
+  if (!all_below(dirty_tets_, TetSlotsOf(mesh)) || !all_below(dirty_triangles_, mesh == nullptr ? 0 : mesh->triangle_slot_count())) {
     return other("a changed slot is out of range");
   }
   const BodyArrays& a = *arrays;
@@ -221,13 +246,15 @@ absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays> arrays,
       return other("it cannot be edited");
     }
   } else {
-    if (a.vertex_slot_count != mesh->vertex_slot_count() || a.tets.size() != mesh->tet_slot_count() ||
+    if (a.vertex_slot_count != mesh->vertex_slot_count() || a.tets.size() != TetSlotsOf(mesh) ||
         a.surface_triangles.size() != mesh->triangle_slot_count()) {
       return other("numbers of slots");
     }
-    if (a.surface_zones.size() + a.chart_zones.size() != mesh->surface_zone_count()) return other("numbers of surface zones");
-    for (uint32_t t = 0; t < a.tets.size(); ++t) {
-      if (a.tets[t] != (mesh->IsTet(t) ? mesh->TetVertices(t) : kFreeTet)) return other("a tet");
+    if constexpr (kHasTets<Mesh>) {
+      if (a.surface_zones.size() + a.chart_zones.size() != mesh->surface_zone_count()) return other("numbers of surface zones");
+      for (uint32_t t = 0; t < a.tets.size(); ++t) {
+        if (a.tets[t] != (mesh->IsTet(t) ? mesh->TetVertices(t) : kFreeTet)) return other("a tet");
+      }
     }
     for (uint32_t t = 0; t < a.surface_triangles.size(); ++t) {
       if ((a.surface_triangles[t] == kFreeTriangle) == mesh->IsTriangle(t)) return other("a triangle");
@@ -248,5 +275,12 @@ absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays> arrays,
   arrays_ = std::move(arrays);
   return absl::OkStatus();
 }
+
+template void BodyArraysKeeper::Make(const ClosedMesh&, std::string, std::string, const BodyArrays&, uint32_t, const IsFixed&);
+template void BodyArraysKeeper::Make(const SheetMesh&, std::string, std::string, const BodyArrays&, uint32_t, const IsFixed&);
+template BodyArraysChange BodyArraysKeeper::Update(const ClosedMesh&, uint32_t, const IsFixed&);
+template BodyArraysChange BodyArraysKeeper::Update(const SheetMesh&, uint32_t, const IsFixed&);
+template absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays>, const ClosedMesh*);
+template absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays>, const SheetMesh*);
 
 }  // namespace palpate::sim

@@ -9,11 +9,13 @@
 
 #include "absl/status/status.h"
 #include "sim/topology/closed_mesh.h"
+#include "sim/topology/sheet_mesh.h"
 #include "sim/world/body_arrays.h"
 
 namespace palpate::sim {
 
-/// Brings the arrays of a body, which clients have, to the state of its mesh: O(changes) and a copy of the arrays.
+/// Brings the arrays of a body, which clients have, to the state of its mesh: O(changes) and a copy of the arrays. `Mesh` is ClosedMesh, or
+/// SheetMesh, which has triangles alone.
 class BodyArraysKeeper {
  public:
   /// Whether a vertex of the mesh is fixed.
@@ -26,7 +28,8 @@ class BodyArraysKeeper {
   /// Of a mesh that never changes: `arrays` are complete but for the hashes.
   void Take(BodyArrays arrays);
   /// From the whole mesh. Of `like` the surface zones are taken, and whether there are texture coordinates, by vertex or by corner.
-  void Make(const ClosedMesh& mesh, std::string name, std::string parent, const BodyArrays& like, uint32_t body, const IsFixed& is_fixed);
+  template <typename Mesh>
+  void Make(const Mesh& mesh, std::string name, std::string parent, const BodyArrays& like, uint32_t body, const IsFixed& is_fixed);
 
   // What has changed in the mesh since the last Update(); may repeat.
   void MarkTet(uint32_t slot) { dirty_tets_.push_back(slot); }
@@ -42,15 +45,21 @@ class BodyArraysKeeper {
     archive(dirty_tets, dirty_triangles, fixed_changed);
   }
   /// Goes on with arrays that were kept before. `mesh`: null for one that never changes. Errors: InvalidArgument (arrays of another mesh).
-  absl::Status Restore(std::shared_ptr<const BodyArrays> arrays, const ClosedMesh* mesh);
+  template <typename Mesh>
+  absl::Status Restore(std::shared_ptr<const BodyArrays> arrays, const Mesh* mesh);
 
   /// `body`: index that the change names.
-  BodyArraysChange Update(const ClosedMesh& mesh, uint32_t body, const IsFixed& is_fixed);
+  template <typename Mesh>
+  BodyArraysChange Update(const Mesh& mesh, uint32_t body, const IsFixed& is_fixed);
 
  private:
   SurfaceSlot TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex);
-  void RemoveTriangles(const ClosedMesh& mesh, BodyArrays* next);
-  void AddTriangles(const ClosedMesh& mesh, BodyArrays* next);
+  template <typename Mesh>
+  void RemoveTriangles(const Mesh& mesh, BodyArrays* next);
+  template <typename Mesh>
+  void AddTriangles(const Mesh& mesh, BodyArrays* next);
+  template <typename Mesh>
+  void UpdateTets(const Mesh& mesh, BodyArrays* next) const;
   void UpdateTexture(const ClosedMesh& mesh, BodyArrays* next, BodyArraysChange* change) const;
 
   std::shared_ptr<const BodyArrays> arrays_;

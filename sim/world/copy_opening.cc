@@ -68,6 +68,10 @@ void CopyOpening::Open(std::span<const VertexHandle> copied, bool any_folded) {
     const VertexHandle handle = copied[i];
     if (!vertices_.IsAlive(handle)) continue;
     const WorldBody& body = *bodies_[vertices_.body[handle]];
+    if (body.has_sheet()) {
+      OpenSheet(handle);
+      continue;
+    }
     const uint32_t vertex = vertices_.slot[handle];
     const auto inward = [&](const auto& position_of, Eigen::Vector3d* direction) {
       normals.clear();
@@ -157,11 +161,11 @@ void CopyOpening::ListAround(VertexHandle handle, double way_m, std::vector<Scen
   std::vector<uint32_t> list;
   Eigen::AlignedBox3d box(surface_.PositionOf(handle));
   fan->clear();
-  body.mesh().SurfaceFan(vertices_.slot[handle], &list);
+  body.SurfaceFan(vertices_.slot[handle], &list);
   for (const uint32_t triangle : list) {
     SceneSurface::Triangle& corners = fan->emplace_back();
     for (size_t c = 0; c < 3; ++c) {
-      corners[c] = body.HandleOf(body.mesh().TriangleVertices(triangle)[c]);
+      corners[c] = body.HandleOf(body.TriangleVertices(triangle)[c]);
       box.extend(surface_.PositionOf(corners[c]));
     }
     while (corners[0] != handle) std::rotate(corners.begin(), corners.begin() + 1, corners.end());

@@ -16,7 +16,7 @@ namespace palpate::sim {
 /// Opens cuts. Copies of vertices and their originals lie in the same place, where nothing could keep them apart. Each is drawn back a
 /// little into its own solid: as long as it sees all triangles around it from behind, what the solid loses it had before, so it cannot meet
 /// anything that way. Where nothing sees them all, as in a saddle, the vertex goes away from its copies, as far as what is there leaves
-/// room. Positions are those of SceneVertices::state; docs/surgery.md.
+/// room. A copy of a shell goes back into its own part of the sheet. Positions are those of SceneVertices::state; docs/surgery.md.
 class CopyOpening {
  public:
   /// Keeps references. `margin_m`: of contact, of which lips are opened by a share.
@@ -29,6 +29,10 @@ class CopyOpening {
   void Open(std::span<const VertexHandle> copied, bool any_folded);
 
  private:
+  void OpenSheet(VertexHandle handle);
+  bool KeepsArea(VertexHandle handle, const Eigen::Vector3d& to_m, std::span<const SceneSurface::Triangle> fan) const;
+  template <typename At>
+  static Eigen::Vector3d TowardsFan(std::span<const SceneSurface::Triangle> fan, const At& at);
   Eigen::Vector3d AlongFreeAxes(VertexHandle handle, Eigen::Vector3d move) const;
   void MoveCopy(VertexHandle handle, const Eigen::Vector3d& to_m);
   bool KeepsVolume(VertexHandle handle, const Eigen::Vector3d& to_m, double least_share) const;

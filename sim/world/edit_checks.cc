@@ -18,7 +18,17 @@ struct Overloaded : T... {
 template <typename... T>
 Overloaded(T...) -> Overloaded<T...>;
 
+/// Lists name what the body has: tets, or triangles of a shell, which has no zones.
+absl::Status CheckKindOfRegion(const EditRegion& region, const WorldBody& body) {
+  const auto refuse = [&](const char* what) { return absl::InvalidArgumentError(absl::StrCat("region: body ", body.name(), what)); };
+  if (std::holds_alternative<TriangleListRegion>(region) && !body.is_shell()) return refuse(" is no shell: it has tets, not triangles");
+  if (std::holds_alternative<TetListRegion>(region) && body.is_shell()) return refuse(" is a shell: it has triangles, not tets");
+  if (std::holds_alternative<ZoneRegion>(region) && body.is_shell()) return refuse(" is a shell, which has no zones");
+  return absl::OkStatus();
+}
+
 absl::Status CheckRegion(const EditRegion& region, const WorldBody& body) {
+  PALPATE_RETURN_IF_ERROR(CheckKindOfRegion(region, body));
   const auto positive = [](double radius_m) -> absl::Status {
     if (std::isfinite(radius_m) && radius_m > 0) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("region: radius_m ", radius_m, " must be positive and finite"));
@@ -34,6 +44,7 @@ absl::Status CheckRegion(const EditRegion& region, const WorldBody& body) {
                                  return positive(capsule.radius_m);
                                },
                                [](const TetListRegion&) -> absl::Status { return absl::OkStatus(); },
+                               [](const TriangleListRegion&) -> absl::Status { return absl::OkStatus(); },
                                [&](const ZoneRegion& zone) -> absl::Status {
                                  if (body.zones().Find(zone.zone) >= 0) return absl::OkStatus();
                                  return absl::NotFoundError(absl::StrCat("region: body ", body.name(), " has no zone \"", zone.zone, "\""));
@@ -67,7 +78,7 @@ absl::Status CheckMaterialEdit(const MaterialEdit& material, const WorldBody& bo
         absl::StrCat("of_zones: ", material.of_zones.size(), " materials for ", body.zones().count(), " zones of the whole body"));
   }
   for (const Material& one : material.of_zones.empty() ? std::vector{material.material} : material.of_zones) {
-    if (absl::Status valid = CheckMaterialFor(body.simulation(), one); !valid.ok()) return Annotate(valid, "material");
+    if (absl::Status valid = CheckMaterialFor(body.simulation(), body.tet_element(), one); !valid.ok()) return Annotate(valid, "material");
     PALPATE_RETURN_IF_ERROR(CheckMaterial(one));
   }
   return absl::OkStatus();
@@ -92,6 +103,18 @@ absl::Status CheckJointEdit(const JointEdit& edit, std::span<const JointDescript
   return Annotate(CheckJointCoordinate(changed), absl::StrCat("joint ", changed.name));
 }
 
+absl::Status CheckShellEdit(const Edit& edit, const WorldBody& body) {
+  if (!body.is_shell()) return absl::OkStatus();
+  if (body.shell() == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "body ", body.name(), " is a NURBS shell, which cannot be edited: neither cut nor refined nor given another material"));
+  }
+  if (std::holds_alternative<MaterialEdit>(edit.what)) {
+    return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " is a shell, which cannot be given another material yet"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckEdit(const Edit& edit, std::span<const std::unique_ptr<WorldBody>> bodies, const SceneDescription& scene) {
@@ -106,11 +129,8 @@ absl::Status CheckEdit(const Edit& edit, std::span<const std::unique_ptr<WorldBo
   if (body.kind() != BodyKind::kDeformable) {
     return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " is not deformable: only tissue can be edited"));
   }
-  if (body.is_shell()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("body ", body.name(), " is a shell, which cannot be edited yet: neither cut nor refined nor given another material"));
-  }
-  if (!body.is_editable() && !std::holds_alternative<MaterialEdit>(edit.what)) {
+  PALPATE_RETURN_IF_ERROR(CheckShellEdit(edit, body));
+  if (!body.is_editable() && !body.has_sheet() && !std::holds_alternative<MaterialEdit>(edit.what)) {
     return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " cannot be edited: its mesh is not a manifold"));
   }
   if (!body.is_cuttable() && !std::holds_alternative<MaterialEdit>(edit.what)) {
@@ -120,6 +140,10 @@ absl::Status CheckEdit(const Edit& edit, std::span<const std::unique_ptr<WorldBo
   return std::visit(
       Overloaded{[&](const CarveEdit& carve) { return CheckRegion(carve.region, body); },
                  [&](const RefineEdit& refine) -> absl::Status {
+                   if (body.is_shell() ? refine.tet_budget > 0 : refine.triangle_budget > 0) {
+                     return absl::InvalidArgumentError(absl::StrCat(body.is_shell() ? "tet_budget: body " : "triangle_budget: body ",
+                                                                    body.name(), body.is_shell() ? " is a shell" : " is no shell"));
+                   }
                    if (!std::isfinite(refine.max_edge_m) || !(refine.max_edge_m > 0)) {
                      return absl::InvalidArgumentError(absl::StrCat("max_edge_m ", refine.max_edge_m, " must be positive and finite"));
                    }

@@ -2,21 +2,19 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "sim/scene/edit.h"
 #include "sim/topology/closed_mesh.h"
+#include "sim/world/cell_tally.h"
 
 namespace palpate::sim {
 
-/// Adds up what one edit does to the mesh of a body, as its observer reports it. Tets that come and go within the edit count for nothing;
-/// what is left has the tet before the edit that it comes from.
+/// Adds up what one edit does to the mesh of a body, as its observer reports it: see CellTally.
 class EditTally {
  public:
-  void Begin();
-  void OnVertexAdded(VertexId vertex) { added_vertices_.push_back(vertex); }
-  void OnVertexRemoved(VertexId vertex);
+  void Begin() { cells_.Begin(); }
+  void OnVertexAdded(VertexId vertex) { cells_.OnVertexAdded(vertex); }
+  void OnVertexRemoved(VertexId vertex) { cells_.OnVertexRemoved(vertex); }
   void OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTet& tet, double density_kg_per_m3);
   /// `vertices`: that it had.
   void OnTetRemoved(const ClosedMesh& mesh, TetId tet, const std::array<VertexId, 4>& vertices, double density_kg_per_m3);
@@ -28,10 +26,7 @@ class EditTally {
  private:
   void JudgeAdded(const ClosedMesh& mesh, uint32_t slot);
 
-  EditOutcome outcome_;
-  double touched_mass_kg_ = 0;                      // of all tets that came and went
-  absl::flat_hash_map<TetId, TetId> first_parent_;  // of tets added by this edit: the tet before it that they come from, or kNoTet
-  std::vector<VertexId> added_vertices_;
+  CellTally<TetLists> cells_;
 };
 
 }  // namespace palpate::sim

@@ -72,13 +72,13 @@ std::vector<VertexHandle> Grasping::ListGraspable(size_t t, double radius_m) con
         handles.push_back(body->HandleOf(vertex));
       }
     };
-    if (!body->is_editable()) {
+    if (!body->is_editable() && !body->has_sheet()) {
       for (const uint32_t vertex : body->arrays()->surface_vertices) look_at(vertex);
       continue;
     }
     // The mesh, not the arrays: edits before this one in the same request are in it already.
-    for (uint32_t vertex = 0; vertex < body->mesh().vertex_slot_count(); ++vertex) {
-      if (body->mesh().IsVertex(vertex) && body->mesh().IsVertexOnSurface(vertex)) look_at(vertex);
+    for (uint32_t vertex = 0; vertex < body->vertex_slot_count(); ++vertex) {
+      if (body->IsVertexOnSurface(vertex)) look_at(vertex);
     }
   }
   return handles;

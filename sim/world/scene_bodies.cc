@@ -50,7 +50,7 @@ absl::Status CheckShapeMatching(const BodyDescription& body) {
 
 absl::Status CheckMaterials(const BodyDescription& body) {
   for (size_t z = 0; z <= body.zones.size(); ++z) {
-    if (absl::Status valid = CheckMaterialFor(body.simulation, MaterialOf(body, z)); !valid.ok()) {
+    if (absl::Status valid = CheckMaterialFor(body.simulation, body.tet_element, MaterialOf(body, z)); !valid.ok()) {
       return Annotate(valid, z == 0 ? std::string("material") : absl::StrCat("zones[", z - 1, "].material"));
     }
     const absl::Status status = TissueOf(MaterialOf(body, z)).status();
@@ -67,6 +67,9 @@ absl::Status CheckSimulation(const BodyDescription& body) {
   if (!(k >= 0 && std::isfinite(k)) || (k > 0 && (body.kind != BodyKind::kDeformable || body.simulation != Simulation::kDynamic))) {
     return absl::InvalidArgumentError(
         absl::StrCat("volume_stiffness_pa: ", k, " must be finite and not negative, and of a deformable, dynamic body"));
+  }
+  if (absl::Status valid = CheckElementFor(body.tet_element, body.kind, body.simulation, !body.mesh.tets.empty()); !valid.ok()) {
+    return Annotate(valid, "tet_element");
   }
   const double e = body.restitution;
   if (!(e >= 0 && e <= 1) || (e > 0 && body.kind == BodyKind::kDeformable)) {
@@ -302,7 +305,9 @@ std::vector<Eigen::Vector3d> SceneBodies::RestPositions(size_t body_index) const
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) {
     if (body.HandleOf(v) == kNoHandle) continue;
     // A driven copy has a solver's place at rest beside its original's (CopyOpening); the mesh has the material's.
-    positions_m[v] = body.is_editable() ? body.mesh().PositionOf(v) : vertices_.rest_m[body.HandleOf(v)];
+    positions_m[v] = body.is_editable() ? body.mesh().PositionOf(v)
+                     : body.has_sheet() ? body.sheet().PositionOf(v)
+                                        : vertices_.rest_m[body.HandleOf(v)];
   }
   return positions_m;
 }
@@ -342,8 +347,12 @@ BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
     statistics.mass_kg = NurbsShellMass_kg(*shell.model);
   }
   if (body.shell() != nullptr) {
-    statistics.volume_m3 = ShellArea_m2(description_.bodies[body.index()]) * body.shell()->thickness_m;
-    statistics.mass_kg = ShellMass_kg(description_.bodies[body.index()]);
+    double area_m2 = body.has_sheet() ? 0 : ShellArea_m2(description_.bodies[body.index()]);
+    for (uint32_t t = 0; body.has_sheet() && t < body.sheet().triangle_slot_count(); ++t) {
+      if (body.sheet().IsTriangle(t)) area_m2 += body.sheet().RestArea(t);
+    }
+    statistics.volume_m3 = area_m2 * body.shell()->thickness_m;
+    statistics.mass_kg = statistics.volume_m3 * body.zones().MaterialOf(0).density_kg_per_m3;
   }
   statistics.fixed_vertex_count = static_cast<uint32_t>(arrays.fixed_vertices.size());
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) statistics.vertex_count += body.HandleOf(v) != kNoHandle ? 1 : 0;

@@ -21,11 +21,11 @@ void SceneSurface::Place(const WorldBody& body, uint32_t triangle) {
   }
   Eigen::AlignedBox3f& box = known.boxes[triangle];
   box.setEmpty();
-  if (body.is_editable() && !body.mesh().IsTriangle(triangle)) return;
+  const bool has_mesh = body.is_editable() || body.has_sheet();  // arrays lag behind it while edits run
+  if (has_mesh && !body.IsTriangle(triangle)) return;
   for (size_t c = 0; c < 3; ++c) {
     const BodyArrays& arrays = *body.arrays();
-    const uint32_t vertex =
-        body.is_editable() ? body.mesh().TriangleVertices(triangle)[c] : arrays.surface_vertices[arrays.surface_triangles[triangle][c]];
+    const uint32_t vertex = has_mesh ? body.TriangleVertices(triangle)[c] : arrays.surface_vertices[arrays.surface_triangles[triangle][c]];
     const VertexHandle handle = body.HandleOf(vertex);
     known.corners[triangle][c] = handle;
     box.extend(PositionOf(handle).cast<float>());
@@ -35,15 +35,15 @@ void SceneSurface::Place(const WorldBody& body, uint32_t triangle) {
 void SceneSurface::Follow(const WorldBody& body) {
   if (body.index() >= boxes_.size()) boxes_.resize(body.index() + size_t{1});
   Boxes& known = boxes_[body.index()];
-  const uint64_t version = body.is_editable() ? body.mesh().version() : 0;
+  const bool has_mesh = body.is_editable() || body.has_sheet();
+  const uint64_t version = has_mesh ? body.mesh_version() : 0;
   if (known.is_known && known.version == version) return;
-  if (known.is_known && known.version + 1 == version) {
+  if (known.is_known && known.version + 1 == version && body.is_editable()) {
     for (const TriangleId id : body.mesh().delta().removed_triangles) Place(body, SlotOf(id));
     for (const auto& added : body.mesh().delta().added_triangles) Place(body, SlotOf(added.id));
   } else {
     known = {};
-    const auto count =
-        body.is_editable() ? body.mesh().triangle_slot_count() : static_cast<uint32_t>(body.arrays()->surface_triangles.size());
+    const auto count = has_mesh ? body.triangle_slot_count() : static_cast<uint32_t>(body.arrays()->surface_triangles.size());
     for (uint32_t t = 0; t < count; ++t) Place(body, t);
   }
   known.is_known = true;
@@ -54,7 +54,7 @@ void SceneSurface::FollowMove(VertexHandle handle) {
   const WorldBody& body = *(*bodies_)[vertices_->body[handle]];
   if (body.index() >= boxes_.size() || !boxes_[body.index()].is_known) return;
   Follow(body);
-  body.mesh().SurfaceFan(vertices_->slot[handle], &fan_);
+  body.SurfaceFan(vertices_->slot[handle], &fan_);
   for (const uint32_t triangle : fan_) Place(body, triangle);
 }
 

@@ -14,9 +14,9 @@ namespace {
 
 bool IsSameMaterial(const gpu::TissueTet& a, const gpu::TissueTet& b) {
   return a.mu_pa == b.mu_pa && a.lambda_pa == b.lambda_pa && a.damping_s == b.damping_s && a.density_kg_per_m3 == b.density_kg_per_m3 &&
-         a.mass_damping_per_s == b.mass_damping_per_s && a.energy == b.energy && a.fibers.direction == b.fibers.direction &&
-         a.fibers.coupling_pa == b.fibers.coupling_pa && a.fibers.stiffness_pa == b.fibers.stiffness_pa &&
-         a.fibers.shear_pa == b.fibers.shear_pa;
+         a.mass_damping_per_s == b.mass_damping_per_s && a.energy == b.energy && a.is_smoothed == b.is_smoothed &&
+         a.fibers.direction == b.fibers.direction && a.fibers.coupling_pa == b.fibers.coupling_pa &&
+         a.fibers.stiffness_pa == b.fibers.stiffness_pa && a.fibers.shear_pa == b.fibers.shear_pa;
 }
 
 uint32_t& At(std::vector<uint32_t>& places, uint32_t slot) {
@@ -30,6 +30,7 @@ std::vector<gpu::TissueTet> SolverModel::TissueOfZones(const WorldBody& body) co
   std::vector<gpu::TissueTet> of_zone;
   for (size_t zone = 0; zone < body.zones().count(); ++zone) {
     of_zone.push_back(*TissueOf(body.zones().MaterialOf(static_cast<TetZoneId>(zone))));  // checked before
+    of_zone.back().is_smoothed = body.tet_element() == TetElement::kNodeSmoothed ? 1 : 0;
     if (body.simulation() != Simulation::kShapeMatched) continue;
     of_zone.back().energy = gpu::TissueEnergy::kShapeMatched;
     of_zone.back().shape = body.index();
@@ -107,16 +108,20 @@ void SolverModel::ListShapes() {
   }
 }
 
-/// Shells, which no edit changes.
+/// Triangles of shells, body by body in the order of their slots. An edit of one makes the model anew.
 void SolverModel::ListShells() {
   model_.nurbs_shells = motions_.nurbs_shells;
   model_.shells.clear();
   for (const auto& body : bodies_) {
     if (body->shell() == nullptr) continue;
     const absl::StatusOr<gpu::ShellTriangle> of_body = ShellTriangleOf(*body->shell(), body->zones().MaterialOf(0));  // checked before
-    for (const auto& triangle : body->shell()->triangles) {
+    const auto add = [&](const std::array<uint32_t, 3>& triangle) {
       gpu::ShellTriangle& out = model_.shells.emplace_back(*of_body);
       for (size_t c = 0; c < 3; ++c) out.vertices[c] = ToNumber(body->HandleOf(triangle[c]));
+    };
+    if (!body->has_sheet()) std::for_each(body->shell()->triangles.begin(), body->shell()->triangles.end(), add);
+    for (uint32_t t = 0; body->has_sheet() && t < body->sheet().triangle_slot_count(); ++t) {
+      if (body->sheet().IsTriangle(t)) add(body->sheet().TriangleVertices(t));
     }
   }
 }
@@ -309,7 +314,7 @@ bool SolverModel::IsSound() const {
     if (m.fixed[ToNumber(v)] > gpu::kAbsentVertex || is_absent == vertices_.IsAlive(v)) return false;
   }
   for (const gpu::TissueTet& tet : m.tets) {
-    if (static_cast<uint32_t>(tet.energy) >= PALPATE_ENERGY_CODES) return false;
+    if (static_cast<uint32_t>(tet.energy) >= PALPATE_ENERGY_CODES || tet.is_smoothed > 1) return false;
   }
   const size_t triangles = m.surface_triangles.size();
   if (m.triangle_body.size() != triangles || m.triangle_loads.size() != triangles || triangle_slots_.size() != triangles ||

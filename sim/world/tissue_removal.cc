@@ -37,7 +37,53 @@ double LongestEdge(const ClosedMesh& mesh, uint32_t tet) {
   return std::sqrt(longest_sq);
 }
 
+double LongestEdge(const SheetMesh& sheet, uint32_t triangle) {
+  const auto& v = sheet.TriangleVertices(triangle);
+  double longest_m = 0;
+  for (size_t k = 0; k < 3; ++k) longest_m = std::max(longest_m, (sheet.PositionOf(v[k]) - sheet.PositionOf(v[(k + 1) % 3])).norm());
+  return longest_m;
+}
+
+// Heat is kept by tet. In a shell triangles take their places: no body has both.
+TetId KeyOf(TriangleId triangle) { return TetId{static_cast<uint64_t>(triangle)}; }
+TriangleId TriangleOf(TetId key) { return TriangleId{static_cast<uint64_t>(key)}; }
+
+double LongestEdgeOf(const WorldBody& body, TetId key) {
+  return body.has_sheet() ? LongestEdge(body.sheet(), SlotOf(key)) : LongestEdge(body.mesh(), SlotOf(key));
+}
+
 }  // namespace
+
+bool TissueRemoval::SheetMeets(const WorldBody& body, const Eigen::AlignedBox3d& box) const {
+  for (uint32_t t = 0; t < body.sheet().triangle_slot_count(); ++t) {
+    if (!body.sheet().IsTriangle(t)) continue;
+    Eigen::AlignedBox3d own;
+    for (const uint32_t v : body.sheet().TriangleVertices(t)) own.extend(PositionOf(body.HandleOf(v)));
+    if (own.intersects(box)) return true;
+  }
+  return false;
+}
+
+/// Triangles of a shell within reach of a tool's tip. Returns whether one of them is to be refined first.
+bool TissueRemoval::ListExposed(const WorldBody& body, const Vector3d& tip_m, const ToolDescription& tool,
+                                std::vector<AblationModel::Exposure>* exposures) const {
+  const SheetMesh& sheet = body.sheet();
+  bool is_coarse = false;
+  for (uint32_t t = 0; t < sheet.triangle_slot_count(); ++t) {
+    if (!sheet.IsTriangle(t)) continue;
+    std::array<Vector3d, 3> x;
+    for (size_t c = 0; c < 3; ++c) x[c] = PositionOf(body.HandleOf(sheet.TriangleVertices(t)[c]));
+    const double way_m = (tip_m - ClosestOnTriangle(tip_m, x[0], x[1], x[2])).norm();
+    const double gap_m = std::max(way_m - tool.radius_m - body.shell()->thickness_m / 2, 0.0);
+    if (gap_m >= tool.instrument.reach_m) continue;
+    exposures->push_back({.tet = KeyOf(sheet.IdOfTriangle(t)),
+                          .volume_m3 = sheet.RestArea(t) * body.shell()->thickness_m,
+                          .zone = 0,
+                          .weight = 1 - gap_m / tool.instrument.reach_m});
+    is_coarse |= tool.instrument.refine_to_m > 0 && LongestEdge(sheet, t) > tool.instrument.refine_to_m;
+  }
+  return is_coarse;
+}
 
 /// The body of the description that a body is, or was cut off from.
 size_t TissueRemoval::RootOf(size_t body) const {
@@ -88,7 +134,11 @@ absl::Status TissueRemoval::Ablate(size_t t, std::vector<Edit>* edits) {
     const WorldBody& body = *bodies_[b];
     if (body.kind() != BodyKind::kDeformable || !body.is_cuttable()) continue;
     const std::vector<std::array<uint32_t, 4>>& tets = body.arrays()->tets;
-    bool is_coarse = false;
+    bool is_coarse = body.has_sheet() && ListExposed(body, tip, tool, &exposures[b]);
+    for (const AblationModel::Exposure& exposure : exposures[b]) {
+      weights[b] += exposure.weight;
+      total_weight += exposure.weight;
+    }
     for (uint32_t slot = 0; slot < tets.size(); ++slot) {
       if (tets[slot] == kFreeTet) continue;
       std::array<Vector3d, 4> x;
@@ -114,8 +164,11 @@ absl::Status TissueRemoval::Ablate(size_t t, std::vector<Edit>* edits) {
       }
     }
     if (is_coarse) {
-      const size_t budget = kRefinedGrowth * description_.bodies[RootOf(b)].mesh.tets.size();
-      refinements.push_back({.body = b, .what = RefineEdit{BallRegion{tip, far_m}, tool.instrument.refine_to_m, budget}});
+      const BodyDescription& root = description_.bodies[RootOf(b)];
+      RefineEdit refine{BallRegion{tip, far_m}, tool.instrument.refine_to_m};
+      refine.tet_budget = kRefinedGrowth * root.mesh.tets.size();
+      if (body.has_sheet()) refine.triangle_budget = kRefinedGrowth * root.shell->triangles.size();
+      refinements.push_back({.body = b, .what = std::move(refine)});
     }
   }
   // What a budget has refused once is not asked for again before the mesh is another.
@@ -129,10 +182,14 @@ absl::Status TissueRemoval::Ablate(size_t t, std::vector<Edit>* edits) {
     PALPATE_ASSIGN_OR_RETURN(std::vector<TetId> due,
                              ablation->Deposit(power_w * weights[b] / total_weight, duty, description_.dt_s, exposures[b]));
     if (is_refining) {  // a coarse tet's parts go, not all of it
-      std::erase_if(due, [&](TetId tet) { return LongestEdge(bodies_[b]->mesh(), SlotOf(tet)) > tool.instrument.refine_to_m; });
+      std::erase_if(due, [&](TetId tet) { return LongestEdgeOf(*bodies_[b], tet) > tool.instrument.refine_to_m; });
     }
     all_due.insert(all_due.end(), due.begin(), due.end());
-    if (!due.empty()) carvings.push_back({.body = b, .what = CarveEdit{TetListRegion{std::move(due)}}});
+    if (due.empty()) continue;
+    TriangleListRegion triangles;
+    for (size_t i = 0; bodies_[b]->has_sheet() && i < due.size(); ++i) triangles.triangles.push_back(TriangleOf(due[i]));
+    carvings.push_back({.body = b, .what = CarveEdit{TetListRegion{std::move(due)}}});
+    if (bodies_[b]->has_sheet()) carvings.back().what = CarveEdit{std::move(triangles)};
   }
   // What could not go as the mesh is, cannot go before it is another.
   if (!all_due.empty() && (all_due != state.due || state.due_version != topology_->version)) {
@@ -168,7 +225,7 @@ void TissueRemoval::Slice(size_t t, std::vector<Edit>* edits) {
   std::array<Vector3d, 2> blade = BladeOf(description_.tools[t].instrument);
   for (Vector3d& end : blade) end = state.pose.position_m + state.pose.rotation * end;
   if (IsBladeIdle(t)) {
-    for (const size_t b : state.cut_bodies) bodies_[b]->incision().EndStroke();
+    for (const size_t b : state.cut_bodies) bodies_[b]->EndStroke();
     state.cut_bodies.clear();
     state.blade_m.reset();
     return;
@@ -183,19 +240,21 @@ void TissueRemoval::Slice(size_t t, std::vector<Edit>* edits) {
   for (size_t b = 0; b < bodies_.size(); ++b) {
     const WorldBody& body = *bodies_[b];
     if (body.kind() != BodyKind::kDeformable || !body.is_cuttable()) continue;
-    const bool is_met = std::any_of(body.arrays()->tets.begin(), body.arrays()->tets.end(), [&](const std::array<uint32_t, 4>& tet) {
-      Bounds bounds;
-      for (const uint32_t v : tet) {
-        if (tet != kFreeTet) bounds.Add(PositionOf(body.HandleOf(v)));
-      }
-      return bounds.Meets(sweep);
-    });
+    const bool is_met = std::any_of(body.arrays()->tets.begin(), body.arrays()->tets.end(),
+                                    [&](const std::array<uint32_t, 4>& tet) {
+                                      Bounds bounds;
+                                      for (const uint32_t v : tet) {
+                                        if (tet != kFreeTet) bounds.Add(PositionOf(body.HandleOf(v)));
+                                      }
+                                      return bounds.Meets(sweep);
+                                    }) ||
+                        (body.has_sheet() && SheetMeets(body, {sweep.low, sweep.high}));
     const auto in_it = std::find(state.cut_bodies.begin(), state.cut_bodies.end(), b);
     if (is_met) {
       edits->push_back({.body = b, .what = InciseEdit{.edges_m = {before, blade}, .goes_on = true}});
       if (in_it == state.cut_bodies.end()) state.cut_bodies.push_back(b);
     } else if (in_it != state.cut_bodies.end()) {
-      bodies_[b]->incision().EndStroke();
+      bodies_[b]->EndStroke();
       state.cut_bodies.erase(in_it);
     }
   }
@@ -207,21 +266,27 @@ void TissueRemoval::FollowEdits(std::span<const Edit> edits, std::span<const Edi
   for (size_t i = 0; i < edits.size(); ++i) {
     if (edits[i].body >= ablations_.size() || ablations_[edits[i].body] == nullptr) continue;
     AblationModel& ablation = *ablations_[edits[i].body];
-    const ClosedMesh& mesh = bodies_[edits[i].body]->mesh();
-    const auto& remapped = outcomes[i].remapped_tets;
+    const WorldBody& body = *bodies_[edits[i].body];
+    std::vector<std::pair<TetId, TetId>> remapped = outcomes[i].remapped_tets;
+    for (const auto& [parent, child] : outcomes[i].remapped_triangles) remapped.emplace_back(KeyOf(parent), KeyOf(child));
+    const auto size_of = [&body](TetId key) {  // of a triangle its area: shares are all that counts
+      const uint32_t slot = body.has_sheet() ? body.sheet().Find(TriangleOf(key)) : body.mesh().Find(key);
+      return slot == kNoSlot ? 0 : body.has_sheet() ? body.sheet().RestArea(slot) : body.mesh().RestVolume(slot);
+    };
     for (size_t begin = 0, end = 0; begin < remapped.size(); begin = end) {
       std::vector<AblationModel::Child> children;
-      double volume_m3 = 0;
+      double sum = 0;
       for (end = begin; end < remapped.size() && remapped[end].first == remapped[begin].first; ++end) {
-        const uint32_t slot = mesh.Find(remapped[end].second);
-        if (slot == kNoSlot) continue;
-        children.push_back({remapped[end].second, mesh.RestVolume(slot)});
-        volume_m3 += children.back().share;
+        const double size = size_of(remapped[end].second);
+        if (!(size > 0)) continue;
+        children.push_back({remapped[end].second, size});
+        sum += size;
       }
-      for (AblationModel::Child& child : children) child.share /= volume_m3;
+      for (AblationModel::Child& child : children) child.share /= sum;
       if (!children.empty()) ablation.Replace(remapped[begin].first, children);
     }
     for (const TetId tet : outcomes[i].removed_tets) ablation.Remove(tet);
+    for (const TriangleId triangle : outcomes[i].removed_triangles) ablation.Remove(KeyOf(triangle));
   }
 }
 

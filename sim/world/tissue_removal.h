@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include <Eigen/Geometry>
+
 #include "gpu/base/status.h"
 #include "sim/scene/edit.h"
 #include "sim/topology/ablation.h"
@@ -52,7 +54,8 @@ class TissueRemoval {
     for (size_t b = 0; b < is_heated.size() && archive.ok(); ++b) {
       if (is_heated[b] == 0) continue;
       if constexpr (Archive::kIsReader) {
-        archive.Check(bodies[b]->is_editable() && RootOf(b) < description.bodies.size(), "heat in a body that has none");
+        archive.Check((bodies[b]->is_editable() || bodies[b]->has_sheet()) && RootOf(b) < description.bodies.size(),
+                      "heat in a body that has none");
         if (archive.ok()) archive.Check(AblationOf(b).status());
         if (!archive.ok()) return;
       }
@@ -63,6 +66,9 @@ class TissueRemoval {
 
  private:
   Eigen::Vector3d PositionOf(VertexHandle handle) const { return ToVector(vertices_.state[handle].position_m); }
+  bool SheetMeets(const WorldBody& body, const Eigen::AlignedBox3d& box) const;
+  bool ListExposed(const WorldBody& body, const Eigen::Vector3d& tip_m, const ToolDescription& tool,
+                   std::vector<AblationModel::Exposure>* exposures) const;
   size_t RootOf(size_t body) const;
   absl::StatusOr<AblationModel*> AblationOf(size_t body);
   bool IsBladeIdle(size_t t);

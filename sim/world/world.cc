@@ -81,8 +81,9 @@ absl::Status World::Impl::ApplyOfInstruments(std::span<const Edit> edits, std::s
     ToolState& state = rack_.tools()[owners[i]];
     state.removed_mass_kg += std::max(outcomes[i].removed_mass_kg, 0.0);
     // Between two elements a blade in tissue changes nothing in the mesh, and cuts all the same.
-    const bool is_in_stroke = std::holds_alternative<InciseEdit>(edits[i].what) && bodies_[edits[i].body]->incision().IsUnderWay();
-    state.is_cutting = state.is_cutting || is_in_stroke || !outcomes[i].removed_tets.empty() || !outcomes[i].added_vertices.empty();
+    const bool is_in_stroke = std::holds_alternative<InciseEdit>(edits[i].what) && bodies_[edits[i].body]->IsStrokeUnderWay();
+    state.is_cutting = state.is_cutting || is_in_stroke || !outcomes[i].removed_tets.empty() || !outcomes[i].removed_triangles.empty() ||
+                       !outcomes[i].added_vertices.empty();
   }
   return absl::OkStatus();
 }

@@ -43,10 +43,11 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
   body->vertices_ = vertices;
   body->index_ = index;
   body->kind_ = description.kind;
-  body->traits_ = {description.simulation,          description.shape_matching, description.self_collision,
-                   description.volume_stiffness_pa, description.restitution,    description.drag_coefficient};
+  body->traits_ = {description.simulation,  description.shape_matching,   description.self_collision, description.volume_stiffness_pa,
+                   description.restitution, description.drag_coefficient, description.tet_element};
   body->zones_ = BodyZones(description);
   body->shell_ = description.shell;
+  body->shell_of_ = index;
   body->is_nurbs_shell_ = description.nurbs_shell.has_value();
   PALPATE_RETURN_IF_ERROR(body->TakeVertices(description));
   PALPATE_RETURN_IF_ERROR(CheckTetZones(description));
@@ -126,12 +127,16 @@ absl::Status WorldBody::TakeSurface(const BodyDescription& description) {
   }
   PALPATE_RETURN_IF_ERROR(MakeSurfaceZones(description, mesh_.get(), &arrays));
   PALPATE_RETURN_IF_ERROR(TakeTexture(description, mesh_.get(), &arrays));
-  if (mesh_ == nullptr) {
+  const auto is_fixed = [this](uint32_t v) { return IsFixed(v); };
+  if (shell_) TakeSheet(description, arrays);
+  if (mesh_ != nullptr) {
+    MakeEditors();
+    keeper_.Make(*mesh_, description.name, "", arrays, index_, is_fixed);
+  } else if (sheet_ != nullptr) {
+    keeper_.Make(*sheet_, description.name, "", arrays, index_, is_fixed);
+  } else {
     keeper_.Take(std::move(arrays));
-    return absl::OkStatus();
   }
-  MakeEditors();
-  keeper_.Make(*mesh_, description.name, "", arrays, index_, [this](uint32_t v) { return IsFixed(v); });
   return absl::OkStatus();
 }
 
@@ -149,12 +154,14 @@ Eigen::Vector3d WorldBody::PositionOf(uint32_t vertex_slot) const {
 
 BodyArraysChange WorldBody::UpdateArrays() {
   is_new_ = false;
-  return keeper_.Update(*mesh_, index_, [this](uint32_t v) { return IsFixed(v); });
+  const auto is_fixed = [this](uint32_t v) { return IsFixed(v); };
+  return sheet_ ? keeper_.Update(*sheet_, index_, is_fixed) : keeper_.Update(*mesh_, index_, is_fixed);
 }
 
 // --- edits
 
 EditOutcome WorldBody::FinishEdit() {
+  if (sheet_) return sheet_tally_.Finish(*sheet_);
   EditOutcome outcome = tally_.Finish(*mesh_);
   outcome.released_markers = markers_.TakeReleased();
   return outcome;
@@ -176,18 +183,23 @@ bool WorldBody::HasInvertedTets() const {
   return false;
 }
 
-absl::Status WorldBody::Carve(const EditRegion& region, EditOutcome* outcome) {
+absl::Status WorldBody::CarveMesh(const EditRegion& region, EditOutcome* outcome) {
   return carving_->Carve(TetsIn(*this, region), &outcome->unchanged_count);
 }
 
-absl::Status WorldBody::Refine(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome) {
+/// Of cells afterwards; `asked`: 0 if the edit says nothing.
+size_t WorldBody::RefineBudget(size_t asked, size_t count, size_t most) {
+  return std::min(asked > 0 ? asked : kDefaultGrowth * count, most);
+}
+
+absl::Status WorldBody::RefineMesh(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome) {
   std::vector<TetId> zone = TetsMeeting(*this, region);
   const size_t given = zone.size();
   std::erase_if(zone, [&](TetId id) { return mesh_->Find(id) == kNoSlot; });
   outcome->unchanged_count = static_cast<uint32_t>(given - zone.size());
   RefineOptions options;
   options.max_edge_m = edit.max_edge_m;
-  options.tet_budget = std::min(edit.tet_budget > 0 ? edit.tet_budget : kDefaultGrowth * mesh_->tet_count(), max_tets);
+  options.tet_budget = RefineBudget(edit.tet_budget, mesh_->tet_count(), max_tets);
   const absl::StatusOr<RefineResult> result =
       refiner_->Refine(zone, options, [&](TetId tet) { return MeetsRegion(*this, SlotOf(tet), region); });
   if (!result.ok()) {
@@ -202,7 +214,7 @@ absl::Status WorldBody::Refine(const EditRegion& region, const RefineEdit& edit,
   return absl::OkStatus();
 }
 
-absl::Status WorldBody::Incise(const InciseEdit& edit, size_t max_tets, EditOutcome* outcome) {
+absl::Status WorldBody::InciseMesh(const InciseEdit& edit, size_t max_tets, EditOutcome* outcome) {
   size_t joined_faces = 0;
   IncisionOptions options;
   options.tet_budget = max_tets;
@@ -225,16 +237,30 @@ absl::Status WorldBody::Incise(const InciseEdit& edit, size_t max_tets, EditOutc
   return absl::OkStatus();
 }
 
+void WorldBody::EndStroke() {
+  if (sheet_) {
+    sheet_incision_->EndStroke();
+  } else {
+    incision_->EndStroke();
+  }
+}
+
+bool WorldBody::IsStrokeUnderWay() const { return sheet_ ? sheet_incision_->IsUnderWay() : incision_->IsUnderWay(); }
+
+/// Tets, of a shell triangles.
+size_t WorldBody::ComponentSize(ComponentId component) const {
+  return sheet_ ? sheet_->ComponentTriangleCount(component) : mesh_->ComponentTetCount(component);
+}
+
 /// Components that came to be since the last call and are to leave this body, ascending.
 std::vector<ComponentId> WorldBody::TakeDetachable() {
   std::vector<ComponentId> components = TakeSorted(&new_components_);
-  const std::vector<ComponentId> live = mesh_->Components();
-  std::erase_if(components, [&](ComponentId c) { return mesh_->ComponentTetCount(c) == 0; });
+  const std::vector<ComponentId> live = sheet_ ? sheet_->Components() : mesh_->Components();
+  std::erase_if(components, [&](ComponentId c) { return ComponentSize(c) == 0; });
   if (components.size() == live.size() && !components.empty()) {
     // Nothing of old is left: the largest goes on as this body.
-    components.erase(std::max_element(components.begin(), components.end(), [&](ComponentId a, ComponentId b) {
-      return mesh_->ComponentTetCount(a) < mesh_->ComponentTetCount(b);
-    }));
+    components.erase(std::max_element(components.begin(), components.end(),
+                                      [&](ComponentId a, ComponentId b) { return ComponentSize(a) < ComponentSize(b); }));
   }
   return components;
 }
@@ -245,7 +271,8 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
   const std::vector<ComponentId> components = TakeDetachable();
   for (const TetZoneId zone : changed_zones_) zones_.MakeDynamic(zone);  // of pieces too
   for (const ComponentId component : components) {
-    PALPATE_ASSIGN_OR_RETURN(pieces.emplace_back(), Detach(component, first_index + static_cast<uint32_t>(pieces.size()), is_taken));
+    const auto index = first_index + static_cast<uint32_t>(pieces.size());
+    PALPATE_ASSIGN_OR_RETURN(pieces.emplace_back(), sheet_ ? DetachSheet(component, index, is_taken) : Detach(component, index, is_taken));
   }
   return pieces;
 }
@@ -257,27 +284,40 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Detach(ComponentId compone
   absl::StatusOr<ClosedMesh::DetachedPiece> detached = mesh_->Detach(component);
   is_detaching_ = false;
   if (!detached.ok()) return detached.status();
+  std::unique_ptr<WorldBody> piece = MakePiece(index);
+  piece->mesh_ = std::make_unique<ClosedMesh>(std::move(detached->mesh));
+  for (const VertexId source : detached->source_vertices) GiveVertex(SlotOf(source), piece.get());
+  tally_.OnDetached(*piece->mesh_, index, *detached);
+  piece->MakeEditors();
+  piece->markers_.Adopt(riders, piece->mesh_.get(), detached->source_tets);
+  piece->keeper_.Make(*piece->mesh_, NameOfPiece(is_taken), name(), *arrays(), index, [&piece](uint32_t v) { return piece->IsFixed(v); });
+  return piece;
+}
+
+/// A body for what comes off this one, without its mesh.
+std::unique_ptr<WorldBody> WorldBody::MakePiece(uint32_t index) const {
   std::unique_ptr<WorldBody> piece(new WorldBody);
   piece->vertices_ = vertices_;
   piece->index_ = index;
   piece->traits_ = traits_;
   piece->zones_ = zones_;
-  piece->mesh_ = std::make_unique<ClosedMesh>(std::move(detached->mesh));
-  for (uint32_t v = 0; v < detached->source_vertices.size(); ++v) {
-    const VertexHandle handle = std::exchange(handles_[SlotOf(detached->source_vertices[v])], kNoHandle);
-    piece->handles_.push_back(handle);
-    vertices_->body[handle] = index;
-    vertices_->slot[handle] = v;
-  }
-  tally_.OnDetached(*piece->mesh_, index, *detached);
-  piece->MakeEditors();
-  piece->markers_.Adopt(riders, piece->mesh_.get(), detached->source_tets);
-  std::string name;
-  do {
-    name = absl::StrCat(this->name(), ".", ++pieces_made_);
-  } while (is_taken(name));
-  piece->keeper_.Make(*piece->mesh_, std::move(name), this->name(), *arrays(), index, [&piece](uint32_t v) { return piece->IsFixed(v); });
   piece->is_new_ = true;
+  return piece;
+}
+
+/// The next vertex of a piece is this one.
+void WorldBody::GiveVertex(uint32_t slot, WorldBody* piece) {
+  const VertexHandle handle = std::exchange(handles_[slot], kNoHandle);
+  vertices_->body[handle] = piece->index_;
+  vertices_->slot[handle] = static_cast<uint32_t>(piece->handles_.size());
+  piece->handles_.push_back(handle);
+}
+
+std::string WorldBody::NameOfPiece(const std::function<bool(const std::string&)>& is_taken) {
+  std::string piece;
+  do {
+    piece = absl::StrCat(name(), ".", ++pieces_made_);
+  } while (is_taken(piece));
   return piece;
 }
 
@@ -291,9 +331,19 @@ std::unique_ptr<WorldBody> WorldBody::MakeEmptyPiece(uint32_t index, SceneVertic
   std::unique_ptr<WorldBody> piece(new WorldBody);
   piece->vertices_ = vertices;
   piece->index_ = index;
-  piece->mesh_ = std::make_unique<ClosedMesh>();
-  piece->MakeEditors();
+  piece->is_blank_ = true;
   return piece;
+}
+
+void WorldBody::MakeBlankMesh(bool has_sheet) {
+  is_blank_ = false;
+  if (has_sheet) {
+    sheet_ = std::make_unique<SheetMesh>();
+    MakeSheetEditors();
+  } else {
+    mesh_ = std::make_unique<ClosedMesh>();
+    MakeEditors();
+  }
 }
 
 absl::Status WorldBody::AcceptZones() const {
@@ -306,10 +356,11 @@ absl::Status WorldBody::AcceptZones() const {
       !(traits_.drag_coefficient >= 0 && std::isfinite(traits_.drag_coefficient))) {
     return absl::InvalidArgumentError("a way to simulate that there is not");
   }
+  PALPATE_RETURN_IF_ERROR(CheckElementFor(traits_.tet_element, kind_, traits_.simulation, !is_shell()));
   for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable && !is_shell(); ++zone) {
     const Material& material = zones_.MaterialOf(static_cast<TetZoneId>(zone));
     if (static_cast<uint32_t>(material.model) >= PALPATE_ENERGY_CODES) return absl::InvalidArgumentError("an energy that there is not");
-    PALPATE_RETURN_IF_ERROR(CheckMaterialFor(traits_.simulation, material));
+    PALPATE_RETURN_IF_ERROR(CheckMaterialFor(traits_.simulation, traits_.tet_element, material));
     PALPATE_RETURN_IF_ERROR(TissueOf(material).status());
   }
   return absl::OkStatus();
@@ -317,12 +368,12 @@ absl::Status WorldBody::AcceptZones() const {
 
 absl::Status WorldBody::Accept(std::shared_ptr<const BodyArrays> arrays) {
   PALPATE_RETURN_IF_ERROR(AcceptZones());
-  PALPATE_RETURN_IF_ERROR(keeper_.Restore(std::move(arrays), mesh_.get()));
+  PALPATE_RETURN_IF_ERROR(sheet_ ? keeper_.Restore(std::move(arrays), sheet_.get()) : keeper_.Restore(std::move(arrays), mesh_.get()));
   const SceneVertices& vertices = *vertices_;
   if (handles_.size() != this->arrays()->vertex_slot_count) return absl::InvalidArgumentError("another number of vertices");
   for (uint32_t v = 0; v < handles_.size(); ++v) {
     const VertexHandle handle = handles_[v];
-    const bool is_there = mesh_ ? mesh_->IsVertex(v) : true;
+    const bool is_there = mesh_ ? mesh_->IsVertex(v) : sheet_ ? sheet_->IsVertex(v) : true;
     if (is_there != (handle != kNoHandle)) return absl::InvalidArgumentError("a vertex has no handle, or need not");
     if (is_there && (!vertices.body.contains(handle) || vertices.body[handle] != index_ || vertices.slot[handle] != v)) {
       return absl::InvalidArgumentError("a vertex has the handle of another");
@@ -356,6 +407,12 @@ gpu::TissueVertexState WorldBody::MixStates(const MeshDelta::AddedVertex& vertex
 }
 
 void WorldBody::OnVertexAdded(const ClosedMesh&, const MeshDelta::AddedVertex& vertex) {
+  AddVertex(vertex);
+  tally_.OnVertexAdded(vertex.id);
+}
+
+/// A handle for a new vertex, and what it has from its sources.
+void WorldBody::AddVertex(const MeshDelta::AddedVertex& vertex) {
   const VertexHandle handle = vertices_->Add();
   const uint32_t slot = SlotOf(vertex.id);
   if (slot >= handles_.size()) handles_.resize(slot + 1, kNoHandle);
@@ -389,7 +446,6 @@ void WorldBody::OnVertexAdded(const ClosedMesh&, const MeshDelta::AddedVertex& v
   vertices_->body[handle] = index_;
   vertices_->slot[handle] = slot;
   if (is_fixed) keeper_.MarkFixed();
-  tally_.OnVertexAdded(vertex.id);
 }
 
 void WorldBody::OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTet& tet) {

@@ -15,6 +15,9 @@
 #include "sim/topology/exposure_guard.h"
 #include "sim/topology/incision.h"
 #include "sim/topology/refinement.h"
+#include "sim/topology/sheet_incision.h"
+#include "sim/topology/sheet_mesh.h"
+#include "sim/topology/sheet_refinement.h"
 #include "sim/world/body_arrays.h"
 #include "sim/world/body_arrays_keeper.h"
 #include "sim/world/body_markers.h"
@@ -23,12 +26,13 @@
 #include "sim/world/edit_tally.h"
 #include "sim/world/layered_carving.h"
 #include "sim/world/scene_vertices.h"
+#include "sim/world/sheet_tally.h"
 
 namespace palpate::sim {
 
 /// A body of a running world: its mesh, which edits change, and the arrays that clients and the solver's model are made of. As observer of
 /// its mesh it names new vertices by handles, interpolates their state, and notes what the arrays must take over.
-class WorldBody final : public MeshObserver {
+class WorldBody final : public MeshObserver, public SheetObserver {
  public:
   /// A body of the description, at rest, with handles from vertices->size() on. A deformable mesh that is no manifold can be simulated, but
   /// not edited.
@@ -41,21 +45,24 @@ class WorldBody final : public MeshObserver {
   BodyKind kind() const { return kind_; }
   uint32_t index() const { return index_; }
   bool self_collision() const { return traits_.self_collision; }
+  TetElement tet_element() const { return traits_.tet_element; }
   double volume_stiffness_pa() const { return traits_.volume_stiffness_pa; }
   double restitution() const { return traits_.restitution; }
   double drag_coefficient() const { return traits_.drag_coefficient; }
   const ShapeMatchingOptions& shape_matching() const { return traits_.shape_matching; }
   Simulation simulation() const { return traits_.simulation; }
   bool is_editable() const { return mesh_ != nullptr; }
-  /// Null: it is no shell of triangles.
+  /// Null: it is no shell of triangles. Its triangles are those of the sheet, if it has one.
   const ShellDescription* shell() const { return shell_ ? &*shell_ : nullptr; }
+  /// Whether it is a shell of triangles that can be edited. Precondition of sheet().
+  bool has_sheet() const { return sheet_ != nullptr; }
+  const SheetMesh& sheet() const { return *sheet_; }
   bool is_shell() const { return shell_.has_value() || is_nurbs_shell_; }
   /// Whether its mesh may change: it can, and its responses were not computed for it as it is.
-  bool is_cuttable() const { return is_editable() && simulation() != Simulation::kPrecomputed; }
-  /// Precondition of these: is_editable().
+  bool is_cuttable() const { return (is_editable() && simulation() != Simulation::kPrecomputed) || has_sheet(); }
+  /// Precondition of these: is_editable(), which a shell is not.
   ClosedMesh& mesh() { return *mesh_; }
   const ClosedMesh& mesh() const { return *mesh_; }
-  Incision& incision() { return *incision_; }
   const std::shared_ptr<const BodyArrays>& arrays() const { return keeper_.arrays(); }
 
   VertexHandle HandleOf(uint32_t vertex_slot) const { return handles_[vertex_slot]; }
@@ -63,6 +70,19 @@ class WorldBody final : public MeshObserver {
   SurfaceSlot SurfaceSlotOf(uint32_t vertex_slot) const { return keeper_.SurfaceSlotOf(vertex_slot); }  ///< of a vertex of the surface
   Eigen::Vector3d PositionOf(uint32_t vertex_slot) const;                                               ///< W, from SceneVertices::state
   size_t tet_count() const { return mesh_ ? mesh_->tet_count() : arrays()->tets.size(); }
+
+  // The surface of a mesh or a sheet. Precondition: the body has one of them.
+  uint64_t mesh_version() const { return mesh_ ? mesh_->version() : sheet_->version(); }
+  uint32_t triangle_slot_count() const { return mesh_ ? mesh_->triangle_slot_count() : sheet_->triangle_slot_count(); }
+  bool IsTriangle(uint32_t slot) const { return mesh_ ? mesh_->IsTriangle(slot) : sheet_->IsTriangle(slot); }
+  const std::array<uint32_t, 3>& TriangleVertices(uint32_t slot) const {
+    return mesh_ ? mesh_->TriangleVertices(slot) : sheet_->TriangleVertices(slot);
+  }
+  bool IsVertexOnSurface(uint32_t slot) const {
+    return mesh_ ? mesh_->IsVertex(slot) && mesh_->IsVertexOnSurface(slot) : sheet_->IsVertex(slot);
+  }
+  /// Triangles at a vertex of the surface, of a sheet in no order.
+  void SurfaceFan(uint32_t vertex, std::vector<uint32_t>* out) const;
 
   const BodyZones& zones() const { return zones_; }
   TetZoneId ZoneOf(uint32_t tet_slot) const {
@@ -90,19 +110,30 @@ class WorldBody final : public MeshObserver {
   std::vector<BodyMarkers::Marker> Markers() const { return markers_.List(mesh_.get()); }
 
   /// Between Begin and Finish the body's edits are added up in an outcome.
-  void BeginEdit() { tally_.Begin(); }
+  void BeginEdit() {
+    tally_.Begin();
+    sheet_tally_.Begin();
+  }
   EditOutcome FinishEdit();
   /// What edits of this body ask before they uncover tissue, until told otherwise.
   void SetGuard(const ExposureGuard& guard);
   /// Whether a tet is inverted or flat as the vertices lie now. O(tets).
   bool HasInvertedTets() const;
-  /// Takes the region's tets out from the surface inwards. The outcome counts what stays.
-  absl::Status Carve(const EditRegion& region, EditOutcome* outcome);
+  /// Takes the region's tets out from the surface inwards, of a shell its triangles. The outcome counts what stays.
+  absl::Status Carve(const EditRegion& region, EditOutcome* outcome) {
+    return sheet_ ? CarveSheet(region, outcome) : CarveMesh(region, outcome);
+  }
   /// Of a ball or a capsule, tets that reach into it are refined, and of what they become what does. No more tets than max_tets will be in
-  /// the body, nor than the edit allows.
-  absl::Status Refine(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome);
+  /// the body, nor than the edit allows. Of a shell triangles.
+  absl::Status Refine(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome) {
+    return sheet_ ? RefineSheet(region, edit, max_tets, outcome) : RefineMesh(region, edit, max_tets, outcome);
+  }
   /// One stroke of a blade, or a part of one.
-  absl::Status Incise(const InciseEdit& edit, size_t max_tets, EditOutcome* outcome);
+  absl::Status Incise(const InciseEdit& edit, size_t max_tets, EditOutcome* outcome) {
+    return sheet_ ? InciseSheet(edit, max_tets, outcome) : InciseMesh(edit, max_tets, outcome);
+  }
+  void EndStroke();               ///< of a blade that leaves the body, or its hand
+  bool IsStrokeUnderWay() const;  ///< a blade is in it
 
   /// Makes bodies of the components that came to be since the last call, indices from first_index on.
   /// Their names are this one's with a number that `is_taken` does not know.
@@ -118,21 +149,36 @@ class WorldBody final : public MeshObserver {
 
   // --- state
 
-  /// A body that an edit cut off, to be read: without tissue yet.
+  /// A body that an edit cut off, to be read: without tissue yet. A piece of a shell must be given what its root has before Accept().
   static std::unique_ptr<WorldBody> MakeEmptyPiece(uint32_t index, SceneVertices* vertices);
+  /// Index of the body of the description whose shell a piece is of.
+  uint32_t shell_of() const { return shell_of_; }
+  /// Material and thickness of a shell. Precondition: `root` is one.
+  void TakeShellOf(const WorldBody& root);
   /// Of a reader, a body as described or an empty piece, into which this brings what edits did. `marker_count`: of the scene. A reader must
   /// call Accept() when vertices have been read as well.
   template <typename Archive>
   void VisitState(Archive& archive, size_t marker_count) {
-    [[maybe_unused]] auto& [vertices, index, kind, traits, zones, tet_zones, shell, is_nurbs_shell, handles, mesh, carving, refiner,
-                            incision, markers, keeper, tally, pieces_made, is_new, is_detaching, new_components, copied, changed_zones] =
-        *this;
+    [[maybe_unused]] auto& [vertices, index, kind, traits, zones, tet_zones, shell, shell_of, is_nurbs_shell, handles, mesh, carving,
+                            refiner, incision, sheet, sheet_incision, markers, keeper, tally, sheet_tally, pieces_made, is_new,
+                            is_detaching, is_blank, new_components, copied, changed_zones] = *this;
     archive.Enter("WorldBody");
     archive(traits, zones, handles, pieces_made, new_components, copied, changed_zones, keeper);
     bool has_mesh = mesh != nullptr;
-    archive(has_mesh);
-    archive.Check(has_mesh == (mesh != nullptr), "it can be edited, or not, against its description");
+    bool has_sheet = sheet != nullptr;
+    archive(has_mesh, has_sheet, shell_of);
+    archive.Check(!is_blank || has_mesh != has_sheet, "a piece is neither of tissue nor of a shell, or both");
+    if (is_blank && archive.ok()) MakeBlankMesh(has_sheet);
+    archive.Check(has_mesh == (mesh != nullptr) && has_sheet == (sheet != nullptr), "it can be edited, or not, against its description");
     if (!archive.ok()) return;
+    if (has_sheet) {
+      archive(*sheet);
+      if constexpr (Archive::kIsReader) {
+        if (archive.ok()) archive.Check(sheet->Accept());
+        if (!archive.ok()) return;
+      }
+      archive(*sheet_incision);
+    }
     if (has_mesh) {
       archive(*mesh);
       if constexpr (Archive::kIsReader) {
@@ -152,6 +198,8 @@ class WorldBody final : public MeshObserver {
   void OnTetRemoved(const ClosedMesh& mesh, TetId tet, const std::array<VertexId, 4>& vertices) override;
   void OnVertexRemoved(const ClosedMesh& mesh, VertexId vertex) override;
   void OnEdited(const ClosedMesh& mesh, const MeshDelta& delta) override;
+  // SheetObserver.
+  void OnSheetEdited(const SheetMesh& mesh, const SheetDelta& delta) override;
 
  private:
   /// What a piece that comes off has from this body.
@@ -162,11 +210,12 @@ class WorldBody final : public MeshObserver {
     double volume_stiffness_pa = 0;
     double restitution = 0;
     double drag_coefficient = 0;
+    TetElement tet_element = TetElement::kLinear;
 
     template <typename Archive>
     void VisitState(Archive& archive) {
-      auto& [how, matching, meets_itself, stiffness, bounce, drag] = *this;
-      archive(how, matching, meets_itself, stiffness, bounce, drag);
+      auto& [how, matching, meets_itself, stiffness, bounce, drag, element] = *this;
+      archive(how, matching, meets_itself, stiffness, bounce, drag, element);
     }
   };
 
@@ -175,10 +224,28 @@ class WorldBody final : public MeshObserver {
   absl::Status TakeMesh(const BodyDescription& description);
   absl::Status TakeSurface(const BodyDescription& description);
   void MakeEditors();
+  void TakeSheet(const BodyDescription& description, const BodyArrays& arrays);
+  void MakeSheetEditors();
+  void MakeBlankMesh(bool has_sheet);
+  double ShellMassPerArea() const;
+  static size_t RefineBudget(size_t asked, size_t count, size_t most);
+  absl::Status CarveMesh(const EditRegion& region, EditOutcome* outcome);
+  absl::Status RefineMesh(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome);
+  absl::Status InciseMesh(const InciseEdit& edit, size_t max_tets, EditOutcome* outcome);
+  absl::Status CarveSheet(const EditRegion& region, EditOutcome* outcome);
+  absl::Status RefineSheet(const EditRegion& region, const RefineEdit& edit, size_t max_triangles, EditOutcome* outcome);
+  absl::Status InciseSheet(const InciseEdit& edit, size_t max_triangles, EditOutcome* outcome);
+  size_t ComponentSize(ComponentId component) const;
   std::vector<ComponentId> TakeDetachable();
   absl::Status AcceptZones() const;
   absl::StatusOr<std::unique_ptr<WorldBody>> Detach(ComponentId component, uint32_t index,
                                                     const std::function<bool(const std::string&)>& is_taken);
+  absl::StatusOr<std::unique_ptr<WorldBody>> DetachSheet(ComponentId component, uint32_t index,
+                                                         const std::function<bool(const std::string&)>& is_taken);
+  std::unique_ptr<WorldBody> MakePiece(uint32_t index) const;
+  void GiveVertex(uint32_t slot, WorldBody* piece);
+  std::string NameOfPiece(const std::function<bool(const std::string&)>& is_taken);
+  void AddVertex(const MeshDelta::AddedVertex& vertex);
   gpu::TissueVertexState MixStates(const MeshDelta::AddedVertex& vertex) const;
   bool IsFixed(uint32_t vertex_slot) const { return vertices_->is_fixed[handles_[vertex_slot]] != 0; }
 
@@ -188,19 +255,24 @@ class WorldBody final : public MeshObserver {
   Traits traits_;
   BodyZones zones_;
   std::vector<TetZoneId> tet_zones_;       // [tet slot] of a body that is not editable; empty: all 0
-  std::optional<ShellDescription> shell_;  // of a shell, which is not editable; as described
-  bool is_nurbs_shell_ = false;            // likewise
+  std::optional<ShellDescription> shell_;  // as described; a piece has what its root has
+  uint32_t shell_of_ = 0;                  // body of the description whose shell this is, or is a piece of
+  bool is_nurbs_shell_ = false;            // which is not editable
   std::vector<VertexHandle> handles_;      // [vertex slot]
   std::unique_ptr<ClosedMesh> mesh_;       // null: not editable
   std::unique_ptr<LayeredCarving> carving_;
   std::unique_ptr<Refiner> refiner_;
   std::unique_ptr<Incision> incision_;
+  std::unique_ptr<SheetMesh> sheet_;  // null: no shell, or not editable
+  std::unique_ptr<SheetIncision> sheet_incision_;
   BodyMarkers markers_;
   BodyArraysKeeper keeper_;
   EditTally tally_;
+  SheetTally sheet_tally_;
   uint32_t pieces_made_ = 0;   // for their names
   bool is_new_ = false;        // UpdateArrays has not been asked yet
   bool is_detaching_ = false;  // tets and vertices that go, go on in a piece
+  bool is_blank_ = false;      // of a reader: what kind of mesh it has is not known yet
   // Since somebody asked.
   std::vector<ComponentId> new_components_;
   std::vector<VertexHandle> copied_;

@@ -153,7 +153,9 @@ absl::Status World::Impl::LoadInstruments(const SceneCounts& counts, StateReader
   is_given_ = counts.is_given;
   archive(rack_, grasping_, projection_, removal_, joints_, publisher_);
   for (const ToolState& tool : rack_.tools()) {
-    for (const size_t body : tool.cut_bodies) archive.Check(body < bodies_.size() && bodies_[body]->is_editable(), "a blade is in no body");
+    for (const size_t body : tool.cut_bodies) {
+      archive.Check(body < bodies_.size() && (bodies_[body]->is_editable() || bodies_[body]->has_sheet()), "a blade is in no body");
+    }
     for (const VertexHandle handle : tool.pinched) archive.Check(vertices_.body.contains(handle), "a pinched vertex is out of range");
   }
   PALPATE_RETURN_IF_ERROR(archive.status());
@@ -164,10 +166,17 @@ absl::Status World::Impl::LoadInstruments(const SceneCounts& counts, StateReader
 absl::Status World::Impl::LoadBodies(uint64_t body_count, StateReader& archive) {
   archive.Check(body_count >= bodies_.size() && body_count == topology_->bodies.size(), "another number of bodies");
   PALPATE_RETURN_IF_ERROR(archive.status());
+  const size_t described = bodies_.size();
   while (bodies_.size() < body_count) bodies_.push_back(WorldBody::MakeEmptyPiece(static_cast<uint32_t>(bodies_.size()), &vertices_));
   for (const auto& body : bodies_) body->VisitState(archive, frame_->markers.size());
   archive(vertices_);
   PALPATE_RETURN_IF_ERROR(archive.status());
+  for (size_t b = described; b < bodies_.size(); ++b) {
+    if (!bodies_[b]->has_sheet()) continue;
+    const uint32_t root = bodies_[b]->shell_of();
+    if (root >= described || bodies_[root]->shell() == nullptr) return CannotBe("section scene: a piece is of no shell");
+    bodies_[b]->TakeShellOf(*bodies_[root]);
+  }
   size_t alive = 0;
   for (size_t b = 0; b < bodies_.size(); ++b) {
     const absl::Status accepted = bodies_[b]->Accept(topology_->bodies[b]);

@@ -14,8 +14,11 @@ namespace palpate::sim {
 
 absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& edit) {
   EditOutcome told;                         // what the observer of the mesh cannot know
-  size_t max_tets = description_.max_tets;  // of this body
-  for (const auto& other : bodies_) max_tets -= other->index() == body.index() ? 0 : std::min(max_tets, other->tet_count());
+  size_t max_tets = description_.max_tets;  // of this body; of a shell triangles
+  for (const auto& other : bodies_) {
+    const size_t count = !body.has_sheet() ? other->tet_count() : other->has_sheet() ? other->sheet().triangle_count() : 0;
+    max_tets -= other->index() == body.index() ? 0 : std::min(max_tets, count);
+  }
   body.BeginEdit();
   if (body.is_editable()) body.SetGuard(folds_.GuardOf(body));
   if (const auto* carve = std::get_if<CarveEdit>(&edit.what)) {
@@ -35,7 +38,7 @@ absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& ed
   }
   const auto is_taken = [&](const std::string& name) { return scene_.HasName(name); };
   const auto first = static_cast<uint32_t>(bodies_.size());
-  if (body.is_editable()) {
+  if (body.is_editable() || body.has_sheet()) {
     PALPATE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<WorldBody>> pieces, body.DetachPieces(first, is_taken));
     if (!pieces.empty()) surface_.Forget(body.index());
     for (auto& piece : pieces) {
@@ -144,8 +147,9 @@ std::vector<BodyArraysChange> World::Impl::UpdateTopology() {
 }
 
 absl::Status World::Impl::UpdateSolver(std::span<const BodyArraysChange> changes) {
-  // The layout of prescribed vertices is made anew as a whole.
-  bool follows = quasi_static_.empty();
+  // The layout of prescribed vertices is made anew as a whole, and that of shells.
+  const auto is_of_shell = [&](const BodyArraysChange& change) { return bodies_[change.body]->has_sheet(); };
+  bool follows = quasi_static_.empty() && std::none_of(changes.begin(), changes.end(), is_of_shell);
   PALPATE_RETURN_IF_ERROR(UpdateQuasiStatic(/*eager=*/false));
   if (follows) {
     const gpu::TissueChange change = model_.Update(changes);

@@ -28,6 +28,7 @@ MAY_INCLUDE = {
     # Jobs run worlds in their own process, without a server.
     "clients/job": ["proto", "clients/station", "sim", "gpu/base", "gpu/runtime"],
     "clients/web": [],
+    "deploy": ["gpu/runtime", "gpu/base"],
     "bench": ["bench", "clients/cpp", "clients/station", "server", "sim", "gpu", "proto"],
     "tests": ["tests", "bench", "clients", "server", "sim", "gpu", "proto"],
 }

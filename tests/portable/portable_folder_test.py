@@ -11,18 +11,20 @@ import unittest
 
 FOLDER = pathlib.Path()
 LARGEST_BYTES = 40 * 2 ** 20
+# What run_all.sh calls, besides a shell.
+TOOLS = ("awk", "cat", "cksum", "cp", "cut", "date", "dirname", "grep", "head", "mkdir", "rm", "sed", "timeout", "touch", "tr", "uname", "wc")
 LIBRARIES = {"linux-vdso.so.1", "libOpenCL.so.1", "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"}
 # Debian 12's; older systems cannot load the programs.
 NEWEST_GLIBC = (2, 36)
 
 
 def programs():
-    return [FOLDER / "palpate-gpu-tests", *sorted((FOLDER / "suites").iterdir())]
+    return [FOLDER / "palpate-gpu-tests", FOLDER / "palpate-device", *sorted((FOLDER / "suites").iterdir())]
 
 
 class PortableFolderTest(unittest.TestCase):
     def test_is_small(self):
-        total = sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file())
+        total = sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file() and FOLDER / "data" not in path.parents)
         self.assertLess(total, LARGEST_BYTES)
         self.assertGreater(len(programs()), 2)
 
@@ -59,8 +61,8 @@ class PortableFolderTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as holder:
             copy = pathlib.Path(holder) / "copy"
             copy.mkdir()
-            shutil.copy(FOLDER / "run_all.sh", copy)
-            shutil.copy(FOLDER / "README.md", copy)
+            for name in ("run_all.sh", "README.md", "palpate-device"):
+                shutil.copy(FOLDER / name, copy)
 
             def wrap(name, list_flag, listed, command):
                 path = copy / name
@@ -79,12 +81,48 @@ class PortableFolderTest(unittest.TestCase):
             self.assertTrue(rows)
             self.assertEqual({row["suite"] for row in rows}, {"primitives"})
             self.assertIn("all passed", done.stdout)
-            self.assertRegex((results / "results.txt").read_text(), r"passed  Fnv1a64Test: [1-9]\d* test")
+            self.assertRegex(done.stdout, r"passed  test:Fnv1a64Test [1-9]\d* test")
             # a test that fails fails the run
+            shutil.rmtree(results)
             wrap("palpate-gpu-tests", "--gtest_list_tests", "Fnv1a64Test.", "exit 3")
             done = run()
             self.assertEqual(done.returncode, 1)
-            self.assertIn("FAILED: Fnv1a64Test", done.stdout)
+            self.assertIn("FAILED: test:Fnv1a64Test", done.stdout)
+
+    def test_says_in_a_bare_root_that_there_is_no_device(self):
+        """A root with the C library, a shell, small tools and the folder: neither loader nor driver."""
+        with tempfile.TemporaryDirectory() as holder:
+            root = pathlib.Path(holder)
+            for tool in ("sh", *TOOLS):
+                copy_program(root, pathlib.Path(shutil.which(tool)))
+            for program in programs()[:2]:
+                copy_libraries(root, program, without="libOpenCL")
+            shutil.copytree(FOLDER, root / "palpate", ignore=shutil.ignore_patterns("suites", "data"))
+            for folder in ("tmp", "dev", "proc"):
+                (root / folder).mkdir()
+            (root / "dev/null").touch()
+            inside = ["chroot", str(root), "/bin/sh", "/palpate/run_all.sh", "--out", "/tmp/results"]
+            if subprocess.run(["unshare", "--map-root-user", "true"], capture_output=True, check=False).returncode != 0:
+                self.skipTest("this machine lets nobody but root change the root")
+            done = subprocess.run(["unshare", "--map-root-user", *inside], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+            self.assertIn("no device to run on", done.stderr)
+            self.assertIn("no OpenCL device", done.stderr)
+
+
+def copy_program(root, path):
+    (root / "bin").mkdir(exist_ok=True)
+    shutil.copy(path.resolve(), root / "bin" / path.name)
+    copy_libraries(root, path)
+
+
+def copy_libraries(root, program, without=None):
+    for library in re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout):
+        if without and without in library:
+            continue
+        place = root / library.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(pathlib.Path(library).resolve(), place)
 
 
 if __name__ == "__main__":

@@ -20,25 +20,39 @@ struct OracleBody {
   double poisson_ratio = 0;
   double density_kg_per_m3 = 0;
   OracleModel model = OracleModel::kNeoHookean;
+  /// Node-smoothed: a quarter of mu acts on each tet, the rest on the mean deformation gradients around the vertices.
+  bool is_smoothed = false;
 };
 
 /// Static equilibrium by Newton's method with a line search on the energy.
 class NewtonStatics {
  public:
   explicit NewtonStatics(OracleBody body) : body_(std::move(body)) {
-    mu_ = body_.young_modulus_pa / (2 * (1 + body_.poisson_ratio));
-    lambda_ = body_.young_modulus_pa * body_.poisson_ratio / ((1 + body_.poisson_ratio) * (1 - 2 * body_.poisson_ratio));
+    const double mu = body_.young_modulus_pa / (2 * (1 + body_.poisson_ratio));
+    const double lambda = body_.young_modulus_pa * body_.poisson_ratio / ((1 + body_.poisson_ratio) * (1 - 2 * body_.poisson_ratio));
     mass_kg.assign(body_.rest_m.size(), 0.0);
+    std::vector<Element> around(body_.rest_m.size());  // mean over the tets around a vertex, gradients times volume at first
     for (const auto& tet : body_.tets) {
       Eigen::Matrix3d edges;
       for (int k = 0; k < 3; ++k) edges.col(k) = body_.rest_m[tet[k + 1]] - body_.rest_m[tet[0]];
       const Eigen::Matrix3d inverse = edges.inverse();
-      Eigen::Matrix<double, 4, 3> g;
-      g.bottomRows<3>() = inverse;
-      g.row(0) = -inverse.colwise().sum();
-      gradients_.push_back(g);
-      volume_.push_back(edges.determinant() / 6);
-      for (const uint32_t v : tet) mass_kg[v] += volume_.back() * body_.density_kg_per_m3 / 4;
+      Element& element = elements_.emplace_back();
+      element.vertices.assign(tet.begin(), tet.end());
+      element.gradients.emplace_back(-inverse.colwise().sum().transpose());
+      for (int k = 0; k < 3; ++k) element.gradients.emplace_back(inverse.row(k).transpose());
+      element.volume_m3 = edges.determinant() / 6;
+      element.law = body_.is_smoothed ? Law{mu / 4, 0} : Law{mu, lambda};
+      for (const uint32_t v : tet) {
+        mass_kg[v] += element.volume_m3 * body_.density_kg_per_m3 / 4;
+        around[v].volume_m3 += element.volume_m3 / 4;
+        for (size_t k = 0; k < 4; ++k) around[v].At(tet[k]) += element.volume_m3 / 4 * element.gradients[k];
+      }
+    }
+    for (Element& domain : around) {
+      if (!body_.is_smoothed) break;
+      for (Eigen::Vector3d& g : domain.gradients) g /= domain.volume_m3;
+      domain.law = {0.75 * mu, lambda};
+      elements_.push_back(std::move(domain));
     }
     x_m = body_.rest_m;
     held.assign(3 * x_m.size(), 0);
@@ -53,16 +67,16 @@ class NewtonStatics {
   /// Elastic forces, those of the loads not included.
   std::vector<Eigen::Vector3d> Forces() const {
     std::vector<Eigen::Vector3d> forces(x_m.size(), Eigen::Vector3d::Zero());
-    for (size_t t = 0; t < body_.tets.size(); ++t) {
-      const Eigen::Matrix<double, 3, 4> f = -volume_[t] * Stress(DeformationGradient(t)) * gradients_[t].transpose();
-      for (int k = 0; k < 4; ++k) forces[body_.tets[t][k]] += f.col(k);
+    for (const Element& e : elements_) {
+      const Eigen::Matrix3d stress = Stress(e.law, DeformationGradient(e));
+      for (size_t k = 0; k < e.vertices.size(); ++k) forces[e.vertices[k]] -= e.volume_m3 * stress * e.gradients[k];
     }
     return forces;
   }
 
   double Energy() const {
     double sum = 0;
-    for (size_t t = 0; t < body_.tets.size(); ++t) sum += volume_[t] * Density(DeformationGradient(t));
+    for (const Element& e : elements_) sum += e.volume_m3 * Density(e.law, DeformationGradient(e));
     for (size_t v = 0; v < x_m.size(); ++v) sum -= load_n[v].dot(x_m[v] - body_.rest_m[v]);
     return sum;
   }
@@ -97,15 +111,35 @@ class NewtonStatics {
 
   double volume_m3() const {
     double sum = 0;
-    for (size_t t = 0; t < body_.tets.size(); ++t) sum += volume_[t] * DeformationGradient(t).determinant();
+    for (size_t t = 0; t < body_.tets.size(); ++t) sum += elements_[t].volume_m3 * DeformationGradient(elements_[t]).determinant();
     return sum;
   }
 
  private:
-  Eigen::Matrix3d DeformationGradient(size_t t) const {
-    Eigen::Matrix<double, 3, 4> x;
-    for (int k = 0; k < 4; ++k) x.col(k) = x_m[body_.tets[t][k]];
-    return x * gradients_[t];
+  struct Law {
+    double mu_pa = 0, lambda_pa = 0;
+  };
+
+  /// What has one deformation gradient: a tet, or the tets around a vertex with their mean. Tets come first.
+  struct Element {
+    std::vector<uint32_t> vertices;
+    std::vector<Eigen::Vector3d> gradients;  ///< at rest, of the shape functions or their means
+    double volume_m3 = 0;
+    Law law;
+
+    Eigen::Vector3d& At(uint32_t vertex) {
+      for (size_t k = 0; k < vertices.size(); ++k) {
+        if (vertices[k] == vertex) return gradients[k];
+      }
+      vertices.push_back(vertex);
+      return gradients.emplace_back(Eigen::Vector3d::Zero());
+    }
+  };
+
+  Eigen::Matrix3d DeformationGradient(const Element& e) const {
+    Eigen::Matrix3d f = Eigen::Matrix3d::Zero();
+    for (size_t k = 0; k < e.vertices.size(); ++k) f += x_m[e.vertices[k]] * e.gradients[k].transpose();
+    return f;
   }
 
   /// F = u diag(s) v^T with proper rotations u and v; the last of s carries the sign of det F.
@@ -124,56 +158,57 @@ class NewtonStatics {
     }
   }
 
-  double Density(const Eigen::Matrix3d& f) const {
+  double Density(const Law& law, const Eigen::Matrix3d& f) const {
     if (body_.model == OracleModel::kSmallStrain) {
       const Eigen::Matrix3d e = (f + f.transpose()) / 2 - Eigen::Matrix3d::Identity();
-      return mu_ * e.squaredNorm() + lambda_ / 2 * e.trace() * e.trace();
+      return law.mu_pa * e.squaredNorm() + law.lambda_pa / 2 * e.trace() * e.trace();
     }
     Eigen::Matrix3d u, v;
     Eigen::Vector3d s;
     ProperSvd(f, &u, &s, &v);
     if (body_.model == OracleModel::kCorotated) {
       const Eigen::Vector3d e = s - Eigen::Vector3d::Ones();
-      return mu_ * e.squaredNorm() + lambda_ / 2 * e.sum() * e.sum();
+      return law.mu_pa * e.squaredNorm() + law.lambda_pa / 2 * e.sum() * e.sum();
     }
     const double j = s.prod();
-    return mu_ / 2 * (s.squaredNorm() - 3) - mu_ * (j - 1) + (lambda_ + mu_) / 2 * (j - 1) * (j - 1);
+    return law.mu_pa / 2 * (s.squaredNorm() - 3) - law.mu_pa * (j - 1) + (law.lambda_pa + law.mu_pa) / 2 * (j - 1) * (j - 1);
   }
 
-  Eigen::Matrix3d Stress(const Eigen::Matrix3d& f) const {
+  Eigen::Matrix3d Stress(const Law& law, const Eigen::Matrix3d& f) const {
     if (body_.model == OracleModel::kSmallStrain) {
       const Eigen::Matrix3d e = (f + f.transpose()) / 2 - Eigen::Matrix3d::Identity();
-      return 2 * mu_ * e + lambda_ * e.trace() * Eigen::Matrix3d::Identity();
+      return 2 * law.mu_pa * e + law.lambda_pa * e.trace() * Eigen::Matrix3d::Identity();
     }
     Eigen::Matrix3d u, v;
     Eigen::Vector3d s, p;
     ProperSvd(f, &u, &s, &v);
-    Principal(s, &p, nullptr);
+    Principal(law, s, &p, nullptr);
     return u * p.asDiagonal() * v.transpose();
   }
 
   /// Derivatives of the density by the principal stretches.
-  void Principal(const Eigen::Vector3d& s, Eigen::Vector3d* gradient, Eigen::Matrix3d* hessian) const {
+  void Principal(const Law& law, const Eigen::Vector3d& s, Eigen::Vector3d* gradient, Eigen::Matrix3d* hessian) const {
     const double j = s.prod();
     const Eigen::Vector3d other(s[1] * s[2], s[0] * s[2], s[0] * s[1]);
     for (int i = 0; i < 3; ++i) {
       if (body_.model == OracleModel::kCorotated) {
-        (*gradient)[i] = 2 * mu_ * (s[i] - 1) + lambda_ * (s.sum() - 3);
+        (*gradient)[i] = 2 * law.mu_pa * (s[i] - 1) + law.lambda_pa * (s.sum() - 3);
       } else {
-        (*gradient)[i] = mu_ * s[i] + ((lambda_ + mu_) * (j - 1) - mu_) * other[i];
+        (*gradient)[i] = law.mu_pa * s[i] + ((law.lambda_pa + law.mu_pa) * (j - 1) - law.mu_pa) * other[i];
       }
       for (int k = 0; hessian != nullptr && k < 3; ++k) {
         if (body_.model == OracleModel::kCorotated) {
-          (*hessian)(i, k) = (i == k ? 2 * mu_ : 0) + lambda_;
+          (*hessian)(i, k) = (i == k ? 2 * law.mu_pa : 0) + law.lambda_pa;
         } else {
-          (*hessian)(i, k) = (i == k ? mu_ : ((lambda_ + mu_) * (j - 1) - mu_) * s[3 - i - k]) + (lambda_ + mu_) * other[i] * other[k];
+          (*hessian)(i, k) = (i == k ? law.mu_pa : ((law.lambda_pa + law.mu_pa) * (j - 1) - law.mu_pa) * s[3 - i - k]) +
+                             (law.lambda_pa + law.mu_pa) * other[i] * other[k];
         }
       }
     }
   }
 
   /// d Stress / d F as a 9 x 9 matrix over column-major F, made positive semidefinite.
-  Eigen::Matrix<double, 9, 9> StressDerivative(const Eigen::Matrix3d& f) const {
+  Eigen::Matrix<double, 9, 9> StressDerivative(const Law& law, const Eigen::Matrix3d& f) const {
     using Matrix9 = Eigen::Matrix<double, 9, 9>;
     using Vector9 = Eigen::Matrix<double, 9, 1>;
     const auto flat = [](const Eigen::Matrix3d& m) { return Vector9(Eigen::Map<const Vector9>(m.data())); };
@@ -184,7 +219,7 @@ class NewtonStatics {
           Eigen::Matrix3d unit = Eigen::Matrix3d::Zero();
           unit(i, k) = 1;
           const Eigen::Matrix3d e = (unit + unit.transpose()) / 2;
-          result.col(i + 3 * k) = flat(2 * mu_ * e + lambda_ * e.trace() * Eigen::Matrix3d::Identity());
+          result.col(i + 3 * k) = flat(2 * law.mu_pa * e + law.lambda_pa * e.trace() * Eigen::Matrix3d::Identity());
         }
       }
       return result;
@@ -192,7 +227,7 @@ class NewtonStatics {
     Eigen::Matrix3d u, v, stretch;
     Eigen::Vector3d s, p;
     ProperSvd(f, &u, &s, &v);
-    Principal(s, &p, &stretch);
+    Principal(law, s, &p, &stretch);
     // Stretches: a 3 x 3 block in the basis u_i v_i^T. Twists and flips of each pair of axes: one eigenvalue each.
     Eigen::SelfAdjointEigenSolver<Eigen::Matrix3d> eigen(stretch);
     for (int m = 0; m < 3; ++m) {
@@ -223,21 +258,19 @@ class NewtonStatics {
 
   Eigen::SparseMatrix<double> Stiffness() const {
     std::vector<Eigen::Triplet<double>> entries;
-    entries.reserve(body_.tets.size() * 144 + held.size());
-    for (size_t t = 0; t < body_.tets.size(); ++t) {
+    for (const Element& e : elements_) {
       // dF = sum_k dx_k g_k^T: column-major, dF_(i + 3 j) = dx_k,i g_k,j.
-      Eigen::Matrix<double, 9, 12> b = Eigen::Matrix<double, 9, 12>::Zero();
-      for (int k = 0; k < 4; ++k) {
-        for (int j = 0; j < 3; ++j) {
-          for (int i = 0; i < 3; ++i) b(i + 3 * j, 3 * k + i) = gradients_[t](k, j);
-        }
+      const auto columns = static_cast<Eigen::Index>(3 * e.vertices.size());
+      Eigen::Matrix<double, 9, Eigen::Dynamic> b = Eigen::Matrix<double, 9, Eigen::Dynamic>::Zero(9, columns);
+      for (Eigen::Index c = 0; c < columns; ++c) {
+        for (int j = 0; j < 3; ++j) b(c % 3 + 3 * j, c) = e.gradients[static_cast<size_t>(c / 3)][j];
       }
-      const Eigen::Matrix<double, 12, 12> element = volume_[t] * b.transpose() * StressDerivative(DeformationGradient(t)) * b;
-      for (int row = 0; row < 12; ++row) {
-        const uint32_t r = 3 * body_.tets[t][row / 3] + row % 3;
+      const Eigen::MatrixXd element = e.volume_m3 * b.transpose() * StressDerivative(e.law, DeformationGradient(e)) * b;
+      for (Eigen::Index row = 0; row < columns; ++row) {
+        const size_t r = size_t{3} * e.vertices[static_cast<size_t>(row / 3)] + static_cast<size_t>(row % 3);
         if (held[r]) continue;
-        for (int column = 0; column < 12; ++column) {
-          const uint32_t c = 3 * body_.tets[t][column / 3] + column % 3;
+        for (Eigen::Index column = 0; column < columns; ++column) {
+          const size_t c = size_t{3} * e.vertices[static_cast<size_t>(column / 3)] + static_cast<size_t>(column % 3);
           if (!held[c]) entries.emplace_back(r, c, element(row, column));
         }
       }
@@ -252,10 +285,7 @@ class NewtonStatics {
   }
 
   OracleBody body_;
-  double mu_ = 0;
-  double lambda_ = 0;
-  std::vector<Eigen::Matrix<double, 4, 3>> gradients_;  // rows: rest gradients of the shape functions
-  std::vector<double> volume_;
+  std::vector<Element> elements_;
 };
 
 }  // namespace palpate::test

@@ -78,7 +78,7 @@ def _parts(name: str, values: Any, parts: str) -> Tuple[Any, ...]:
 
 
 def region(ball: Optional[Tuple[Any, float]], capsule: Optional[Tuple[Any, Any, float]], tets: Optional[Iterable[int]],
-           zone: Optional[str]) -> Dict[str, Any]:
+           zone: Optional[str], triangles: Optional[Iterable[int]] = None) -> Dict[str, Any]:
     """The EditRegion of exactly one of the arguments."""
     given: List[Dict[str, Any]] = []
     if ball is not None:
@@ -89,8 +89,10 @@ def region(ball: Optional[Tuple[Any, float]], capsule: Optional[Tuple[Any, Any, 
         given.append({"tets": {"ids": tets}})
     if zone is not None:
         given.append({"zone": zone})
+    if triangles is not None:
+        given.append({"triangles": {"ids": triangles}})
     if len(given) != 1:
-        raise InvalidArgument(f"region: one of ball, capsule, tets and zone is wanted, {len(given)} are given")
+        raise InvalidArgument(f"region: one of ball, capsule, tets, zone and triangles is wanted, {len(given)} are given")
     return given[0]
 
 

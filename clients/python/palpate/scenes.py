@@ -249,17 +249,21 @@ class Scene:
         return self._connection.call(self._connection.stubs.edits.EditScene, request, repeatable=bool(request.key))
 
     def carve(self, body: str, *, ball: Optional[Tuple[Any, float]] = None, capsule: Optional[Tuple[Any, Any, float]] = None,
-              tets: Optional[Iterable[int]] = None, zone: Optional[str] = None) -> "edit_pb2.EditOutcome":
+              tets: Optional[Iterable[int]] = None, zone: Optional[str] = None,
+              triangles: Optional[Iterable[int]] = None) -> "edit_pb2.EditOutcome":
         """Takes tissue out: of a ball (center, radius), a capsule (end, end, radius), by ids, or all of a zone."""
-        return self.edit({"body": body, "carve": {"region": _requests.region(ball, capsule, tets, zone)}}).outcomes[0]
+        return self.edit({"body": body, "carve": {"region": _requests.region(ball, capsule, tets, zone, triangles)}}).outcomes[0]
 
     def refine(self, body: str, max_edge_m: float, *, ball: Optional[Tuple[Any, float]] = None,
                capsule: Optional[Tuple[Any, Any, float]] = None, tets: Optional[Iterable[int]] = None, zone: Optional[str] = None,
-               tet_budget: Optional[int] = None) -> "edit_pb2.EditOutcome":
+               tet_budget: Optional[int] = None, triangles: Optional[Iterable[int]] = None,
+               triangle_budget: Optional[int] = None) -> "edit_pb2.EditOutcome":
         """Halves edges in a region until none that reaches into it is longer (at rest)."""
-        values: Dict[str, Any] = {"region": _requests.region(ball, capsule, tets, zone), "max_edge_m": max_edge_m}
+        values: Dict[str, Any] = {"region": _requests.region(ball, capsule, tets, zone, triangles), "max_edge_m": max_edge_m}
         if tet_budget is not None:
             values["tet_budget"] = tet_budget
+        if triangle_budget is not None:
+            values["triangle_budget"] = triangle_budget
         return self.edit({"body": body, "refine": values}).outcomes[0]
 
     def incise(self, body: str, edges: Any) -> "edit_pb2.EditOutcome":

@@ -259,7 +259,7 @@ export class App {
 
   /** A command was done. */
   private onScene(info: SceneInfo): void {
-    this.stream.noteRunState(info.state);
+    this.stream.noteRunState(info.state, info.step);
     this.speed.show(info.rate);
     this.past.note(info);
     this.showStatus();

@@ -199,9 +199,30 @@ test('the run state is the frame\'s, or what a command has answered', () => {
   stream.takeFrame();
   assert.deepEqual(happened(), ['show 6', 'shown', 'run state']);
   frame(7n, 3n, RunState.PLAYING);
-  stream.noteRunState(RunState.PAUSED);
+  stream.noteRunState(RunState.PAUSED, 7n);
   stream.takeFrame();
   assert.equal(stream.runState, RunState.PAUSED);
+});
+
+test('a frame from before a pause that comes after its answer does not make the scene play again', () => {
+  const { stream, keyframe, frame } = harness();
+  const show = (step: bigint, state: RunState) => {
+    frame(step, 3n, state);
+    stream.takeFrame();
+    return stream.runState;
+  };
+  stream.watch('liver');
+  keyframe(3n);
+  assert.equal(show(6n, RunState.PLAYING), RunState.PLAYING);
+  stream.noteRunState(RunState.PAUSED, 8n);
+  assert.equal(show(7n, RunState.PLAYING), RunState.PAUSED);
+  assert.equal(show(8n, RunState.PLAYING), RunState.PAUSED);
+  assert.equal(show(9n, RunState.PLAYING), RunState.PLAYING, 'somebody else plays it');
+  stream.noteRunState(RunState.PAUSED, 9n);
+  assert.equal(show(2n, RunState.PLAYING), RunState.PLAYING, 'it was reset, and plays');
+  stream.noteRunState(RunState.PAUSED, 3n);
+  stream.noteRunState(RunState.PLAYING, 3n);
+  assert.equal(show(3n, RunState.PLAYING), RunState.PLAYING, 'it has been asked to');
 });
 
 test('low bandwidth asks for the watched scene anew; without a connection nothing is watched', () => {

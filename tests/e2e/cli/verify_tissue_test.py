@@ -10,7 +10,7 @@ import unittest
 
 PALPATE = ""
 # Numbers of each case.
-CASES = {"E1": 48, "E2": 10, "E3": 2, "E4": 4, "E8": 21, "E9": 3, "E10": 52, "E13": 23, "E14": 7, "P1": 2, "T1": 3, "T2": 1, "T6": 4}
+CASES = {"E1": 48, "E2": 10, "E3": 2, "E4": 4, "E8": 21, "E9": 4, "E10": 52, "E13": 23, "E14": 7, "P1": 2, "T1": 3, "T2": 1, "T6": 4}
 FIELDS = {"id": str, "what": str, "expected": (int, float), "got": (int, float), "error": (int, float), "tolerance": (int, float), "pass": bool}
 USAGE = 2
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tasks on a real Slurm, whose processes are killed and requeued: the table is that of a run nobody disturbed.
 usage: slurm_test.py PALPATE REPOSITORY_ROOT"""
+import contextlib
 import json
 import os
 import pathlib
@@ -48,6 +49,31 @@ def job_file(steps):
     }
 
 
+def status(process):
+    """{field: value} of /proc/PROCESS/status. Errors: ProcessLookupError."""
+    try:
+        lines = pathlib.Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError as error:
+        raise ProcessLookupError from error
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def wait_while(condition, limit_s=10):
+    """Until the condition is gone, or for so long."""
+    end = time.monotonic() + limit_s
+    while condition() and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def is_asked_to_end(process):
+    """Whether a process that was stopped has got SIGTERM, which waits for it to go on, or goes on already."""
+    try:
+        fields = status(process)
+    except ProcessLookupError:
+        return True
+    return not fields["State"].startswith("T") or int(fields["ShdPnd"], 16) >> (signal.SIGTERM - 1) & 1 == 1
+
+
 class SlurmTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -80,11 +106,22 @@ class SlurmTest(unittest.TestCase):
         def act(way, element, process):
             if way == "killed":
                 os.kill(process, signal.SIGKILL)
-            elif way == "requeued":
-                slurm.call("scontrol", "requeue", f"{array}_{element}")
+                return
+            # On a busy machine a request can take longer than the rest of a task: it stands still meanwhile.
+            shell = int(status(process)["PPid"])
+            os.kill(process, signal.SIGSTOP)
+            wait_while(lambda: status(process)["State"][0] in "RSD")
+            if element not in self.processes(folder):
+                os.kill(process, signal.SIGCONT)
+                raise ProcessLookupError
+            if way == "requeued":
+                slurm.call("scontrol", "requeue", f"{array}_{element}")  # Slurm lets it go on, too
             else:
                 # What --signal=B:USR1@... has Slurm do; it looks at time limits twice a minute, too rarely for a test.
-                os.kill(int(pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGUSR1)
+                os.kill(shell, signal.SIGUSR1)
+            wait_while(lambda: not is_asked_to_end(process))
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
 
         tried = set()
         while any(len(elements) < 2 for elements in done.values()):

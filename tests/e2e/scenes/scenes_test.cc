@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <numbers>
 #include <set>
@@ -234,7 +235,8 @@ class SceneRun {
         if (t != client::TopologyMirror::kFreeTriangle) all.triangles.push_back({base + t[0], base + t[1], base + t[2]});
       }
     }
-    return sim::CheckClosedSurface(all);
+    // Open surfaces alone: the server's own count, which Step looks at, has them.
+    return all.triangles.empty() ? absl::OkStatus() : sim::CheckClosedSurface(all);
   }
 
  private:
@@ -810,12 +812,12 @@ TEST_F(Scenes, ExactBodiesFallOnAnExactSheet) {
   };
   ASSERT_NO_FATAL_FAILURE(Advance(*run, kSteps, 20, {}, check_contacts));
   EXPECT_EQ(touched, (std::set<uint32_t>{1, 2})) << "torus and ball lie on the sheet";
-  // They still sway. A step that is cut short reports more than it does, and the torus rocks: so the median, which is coarse for it.
+  // They still sway. A step that is cut short reports more than it does: so the median.
   for (const int b : {0, 1}) {
     std::vector<double>& on_body_n = forces_n[static_cast<size_t>(b)];
     std::ranges::nth_element(on_body_n, on_body_n.begin() + static_cast<std::ptrdiff_t>(on_body_n.size() / 2));
     const double weight_n = 9.81 * info.bodies(b + 1).mass_kg();
-    EXPECT_NEAR(on_body_n[on_body_n.size() / 2], weight_n, (b == 0 ? 0.3 : 0.1) * weight_n) << "it is carried";
+    EXPECT_NEAR(on_body_n[on_body_n.size() / 2], weight_n, 0.09 * weight_n) << "it is carried";
     for (const Vector3d& p : run->positions(b + 1)) ASSERT_GT(p.z(), -0.085) << "by the sheet, not by the table";
   }
 }
@@ -971,6 +973,56 @@ TEST_F(Scenes, AnIncisionUnderTensionOpens) {
   EXPECT_LT(opening_m(), 0.002);
   ASSERT_NO_FATAL_FAILURE(Advance(*run, 100, 20));
   EXPECT_GT(opening_m(), 0.004);
+}
+
+TEST_F(Scenes, AHoleInAMesenteryFallsOpen) {
+  const std::unique_ptr<SceneRun> run = Load("mesentery");
+  ASSERT_NE(run, nullptr);
+  ASSERT_NO_FATAL_FAILURE(Advance(*run, 60, 20));
+  const std::vector<v1::EditOutcome> outcomes = run->Edit("mesentery", /*each=*/false);
+  ASSERT_EQ(outcomes.size(), 3U);
+  EXPECT_GT(outcomes[0].added_triangles_size(), 2 * outcomes[0].removed_triangles_size() - 10) << "refined";
+  EXPECT_GT(outcomes[1].removed_triangles_size(), 40) << "carved";
+  // A disc of 12 mm radius, seen from above.
+  EXPECT_NEAR(outcomes[1].removed_mass_kg(), std::numbers::pi * 0.012 * 0.012 * 0.0008 * 1050, 8e-5);
+  EXPECT_GT(outcomes[2].added_vertices_size(), 10) << "cut";
+  EXPECT_NEAR(outcomes[2].removed_mass_kg(), 0, 1e-12);
+  EXPECT_EQ(run->body_count(), 1);
+  // The surface that clients hold: edges of one triangle lie on three borders, and how far the slit is open in its middle.
+  const auto borders = [&] {
+    std::map<uint32_t, uint32_t> next;
+    std::set<std::pair<uint32_t, uint32_t>> edges;
+    for (const auto& t : run->topology(0).triangles) {
+      for (size_t k = 0; k < 3 && t[0] != t[1]; ++k) edges.insert({t[k], t[(k + 1) % 3]});
+    }
+    for (const auto& [a, b] : edges) {
+      if (!edges.contains({b, a})) next[a] = b;
+    }
+    size_t loops = 0;
+    for (; !next.empty(); ++loops) {
+      for (auto at = next.begin(); at != next.end();) {
+        const uint32_t to = at->second;
+        next.erase(at);
+        at = next.find(to);
+      }
+    }
+    return loops;
+  };
+  const auto opening_m = [&] {
+    std::vector<double> x_m;
+    for (const Vector3d& p : run->positions(0)) {
+      if (std::abs(p.y()) < 0.004 && std::abs(p.x() - 0.013) < 0.02) x_m.push_back(p.x());
+    }
+    std::sort(x_m.begin(), x_m.end());
+    double widest = 0;
+    for (size_t i = 0; i + 1 < x_m.size(); ++i) widest = std::max(widest, x_m[i + 1] - x_m[i]);
+    return widest;
+  };
+  EXPECT_EQ(borders(), 3U);
+  const double at_first_m = opening_m();
+  ASSERT_NO_FATAL_FAILURE(Advance(*run, 120, 20));
+  EXPECT_EQ(borders(), 3U);
+  EXPECT_GT(opening_m(), at_first_m + 0.004);
 }
 
 TEST_F(Scenes, AFilledBladderGivesWayToTheSides) {

@@ -39,6 +39,14 @@ const SCENES = {
   bridge: { look: [-72, 12, 0.9], play: (hand) => hand.step(200) },
   chain: { look: [-80, 8, 1.0], play: (hand) => hand.step(50) },
   gauze: { look: [-62, 26, 0.9], play: (hand) => hand.step(120) },
+  mesentery: {
+    look: [-62, 34, 0.8],
+    async play(hand) {
+      await hand.step(60);
+      await hand.edit(editsOf('mesentery'));
+      await hand.step(120);
+    },
+  },
   cradle: { look: [-78, 10, 0.9], play: (hand) => hand.step(55) },
   wind: { look: [-48, 16, 1.0], play: (hand) => hand.step(420) },
   door: { look: [-60, 34, 1.0], play: (hand) => hand.step(190) },

@@ -124,6 +124,27 @@ TEST(PlanarTriangulationTest, OutlinesAreEdgesAndTheAreasBetweenThemAreRight) {
   EXPECT_NEAR(AreaWith(plane, 1), polygon(1, 40) - polygon(0.5, 24), 1e-9);
 }
 
+TEST(PlanarTriangulationTest, TellsWhichTrianglesChanged) {
+  PlanarTriangulation plane({Vector2d(-2, -2), Vector2d(2, 2)});
+  InsertCircle(plane, {0, 0}, 1, 30);
+  plane.MakeDelaunay();
+  plane.TakeChanged();
+  size_t flipped = 0;
+  for (uint32_t t = 0; t < 40; ++t) {
+    const std::vector<PlanarTriangulation::Triangle> before(plane.triangles().begin(), plane.triangles().end());
+    const auto& v = before[t].vertices;
+    if (!plane.SplitEdge(t, 1, 0.7 * plane.points()[v[0]] + 0.3 * plane.points()[v[2]])) continue;
+    const std::vector<uint32_t> told = plane.TakeChanged();
+    flipped += told.size() > 4 ? 1 : 0;
+    for (uint32_t i = 0; i < plane.triangles().size(); ++i) {
+      if (i < before.size() && before[i].vertices == plane.triangles()[i].vertices) continue;
+      EXPECT_NE(std::find(told.begin(), told.end(), i), told.end()) << i << " when " << t << " is split";
+    }
+  }
+  EXPECT_GT(flipped, 0U);
+  EXPECT_TRUE(plane.TakeChanged().empty());
+}
+
 TEST(PlanarTriangulationTest, SegmentsThroughVerticesAreFixedInParts) {
   PlanarTriangulation plane({Vector2d(-1, -1), Vector2d(5, 5)});
   std::vector<uint32_t> numbers;

@@ -93,6 +93,25 @@ TEST(EditRequest, BecomesEdits) {
   EXPECT_EQ(std::get<sim::ReleaseEdit>((*edits)[7].what).tool, 1U);
 }
 
+TEST(EditRequest, OfAShellBecomesEdits) {
+  v1::EditSceneRequest request;
+  request.set_scene_id("scene");
+  v1::Edit& edit = *request.add_edits();
+  edit.set_body("liver");
+  edit.mutable_refine()->mutable_region()->mutable_triangles()->add_ids(0x500000007ULL);
+  edit.mutable_refine()->set_max_edge_m(0.01);
+  edit.mutable_refine()->set_triangle_budget(300);
+  ASSERT_TRUE(ValidateEditRequest(request).ok()) << ValidateEditRequest(request);
+  const absl::StatusOr<std::vector<sim::Edit>> edits = BuildEdits(request, Targets());
+  ASSERT_TRUE(edits.ok()) << edits.status();
+  const auto& refine = std::get<sim::RefineEdit>((*edits)[0].what);
+  EXPECT_THAT(std::get<sim::TriangleListRegion>(refine.region).triangles, ::testing::ElementsAre(sim::MakeId<sim::TriangleId>(7, 5)));
+  EXPECT_EQ(refine.triangle_budget, 300U);
+  EXPECT_EQ(refine.tet_budget, 0U);
+  edit.mutable_refine()->mutable_region()->mutable_triangles()->clear_ids();
+  EXPECT_EQ(ValidateEditRequest(request).message(), "edits[0].refine.region.triangles.ids: 0 entries are outside [1, 1048576]");
+}
+
 TEST(EditRequest, NamesTheFieldTheValueAndTheRange) {
   const auto refused = [](const std::function<void(v1::EditSceneRequest&)>& damage) {
     v1::EditSceneRequest request = EveryEdit();
@@ -115,7 +134,7 @@ TEST(EditRequest, NamesTheFieldTheValueAndTheRange) {
   EXPECT_EQ(refused([](R& r) { r.mutable_edits(1)->clear_edit(); }),
             "edits[1]: no edit is given; one of carve, refine, incise, material, grasp, release, joint is needed");
   EXPECT_EQ(refused([](R& r) { r.mutable_edits(0)->mutable_carve()->clear_region(); }),
-            "edits[0].carve.region: no region is given; one of ball, capsule, tets, zone is needed");
+            "edits[0].carve.region: no region is given; one of ball, capsule, tets, zone, triangles is needed");
   const auto ball = [](R& r) -> v1::BallRegion& { return *r.mutable_edits(0)->mutable_carve()->mutable_region()->mutable_ball(); };
   EXPECT_EQ(refused([&](R& r) { ball(r).set_radius_m(0); }), "edits[0].carve.region.ball.radius_m: 0 is outside (0, 10]");
   EXPECT_EQ(refused([&](R& r) { ball(r).set_radius_m(std::nan("")); }), "edits[0].carve.region.ball.radius_m: nan is outside (0, 10]");
@@ -254,7 +273,7 @@ TEST(EditOutcomes, AreEncodedWithNames) {
   carved.note = "why";
   carved.removed_mass_kg = 0.5;
   carved.min_mean_ratio = 0.25;
-  carved.moved = {{2, {{carved.added_tets[0], sim::MakeId<sim::TetId>(0, 1)}}, {}}};
+  carved.moved = {{2, {{carved.added_tets[0], sim::MakeId<sim::TetId>(0, 1)}}, {}, {}}};
   carved.released_markers = {0, 2};
   outcomes[6].grasped_vertices = 12;
   v1::EditSceneResponse response;
@@ -288,6 +307,32 @@ TEST(EditOutcomes, AreEncodedWithNames) {
   EXPECT_THAT(out.released_markers(), ::testing::ElementsAre("seed", "margin"));
   EXPECT_EQ(response.outcomes(6).body(), "");
   EXPECT_EQ(response.outcomes(6).grasped_vertices(), 12U);
+}
+
+TEST(EditOutcomes, OfAShellNameTriangles) {
+  const absl::StatusOr<std::vector<sim::Edit>> edits = BuildEdits(EveryEdit(), Targets());
+  ASSERT_TRUE(edits.ok());
+  std::vector<sim::EditOutcome> outcomes(edits->size());
+  sim::EditOutcome& carved = outcomes[0];
+  carved.removed_triangles = {sim::MakeId<sim::TriangleId>(3, 1)};
+  carved.added_triangles = {sim::MakeId<sim::TriangleId>(3, 2)};
+  carved.remapped_triangles = {{carved.removed_triangles[0], carved.added_triangles[0]}};
+  carved.min_mean_ratio = 0.25;
+  carved.moved = {{2, {}, {}, {{carved.added_triangles[0], sim::MakeId<sim::TriangleId>(0, 1)}}}};
+  v1::EditSceneResponse response;
+  const std::vector<std::string> bodies = {"slab", "liver", "liver.1"};
+  EncodeOutcomes(*edits, outcomes, bodies, {}, response);
+  const v1::EditOutcome& out = response.outcomes(0);
+  EXPECT_THAT(out.removed_triangles(), ::testing::ElementsAre(0x100000003ULL));
+  EXPECT_THAT(out.added_triangles(), ::testing::ElementsAre(0x200000003ULL));
+  ASSERT_EQ(out.remapped_triangles_size(), 1);
+  EXPECT_EQ(out.remapped_triangles(0).parent(), 0x100000003ULL);
+  EXPECT_EQ(out.remapped_triangles(0).child(), 0x200000003ULL);
+  EXPECT_EQ(out.min_mean_ratio(), 0.25);
+  ASSERT_EQ(out.moved_size(), 1);
+  EXPECT_THAT(out.moved(0).triangles(), ::testing::ElementsAre(0x200000003ULL));
+  EXPECT_THAT(out.moved(0).triangles_there(), ::testing::ElementsAre(0x100000000ULL));
+  EXPECT_EQ(out.removed_tets_size(), 0);
 }
 
 }  // namespace

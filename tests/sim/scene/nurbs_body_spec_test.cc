@@ -165,6 +165,29 @@ TEST(NurbsBodySpec, ADeformableBodyIsAThinShell) {
   }
 }
 
+TEST(NurbsBodySpec, ControlPointsOfAShellAreDriven) {
+  v1::SceneSpec spec = ShellScene();
+  v1::RegionMotion& motion = *spec.mutable_bodies(0)->mutable_fixed(0)->mutable_motion();
+  motion.mutable_velocity_m_per_s()->set_x(0.1);
+  motion.mutable_angular_velocity_rad_per_s()->set_z(2);
+  motion.set_start_s(0.5);
+  spec.mutable_bodies(0)->set_drag_coefficient(0.7);
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  EXPECT_EQ(scene->bodies[0].drag_coefficient, 0.7);
+  const sim::NurbsShellDescription& shell = *scene->bodies[0].nurbs_shell;
+  ASSERT_EQ(shell.driven.size(), 1U);
+  const sim::DrivenRegion& region = shell.driven[0];
+  EXPECT_EQ(region.vertices, shell.held);
+  EXPECT_EQ(region.velocity_m_per_s, Eigen::Vector3d(0.1, 0, 0));
+  EXPECT_EQ(region.angular_velocity_rad_per_s, Eigen::Vector3d(0, 0, 2));
+  EXPECT_EQ(region.start_s, 0.5);
+  EXPECT_EQ(region.duration_s, 1);
+  Eigen::Vector3d mean = Eigen::Vector3d::Zero();
+  for (const uint32_t j : shell.held) mean += Eigen::Vector3d::Map(shell.model->rest_m[j].data()) / static_cast<double>(shell.held.size());
+  EXPECT_LT((region.center_m - mean).norm(), 1e-12) << "by default about their middle";
+}
+
 TEST(NurbsBodySpec, WhatAShellCannotBeIsRefusedByNameAndField) {
   const auto expect_refused = [](const std::function<void(v1::BodySpec&)>& spoil, const std::string& text) {
     v1::SceneSpec spec = ShellScene();
@@ -176,9 +199,16 @@ TEST(NurbsBodySpec, WhatAShellCannotBeIsRefusedByNameAndField) {
   expect_refused([](v1::BodySpec& b) { b.mutable_nurbs()->set_thickness_m(0); }, "bodies[0].nurbs.thickness_m: 0 is outside");
   expect_refused([](v1::BodySpec& b) { b.set_kind(v1::BODY_KIND_RIGID); }, "bodies[0].nurbs.thickness_m: only a deformable body");
   expect_refused([](v1::BodySpec& b) { b.set_simulation(v1::SIMULATION_SHAPE_MATCHED); }, "bodies[0].simulation: ");
-  expect_refused([](v1::BodySpec& b) { b.set_drag_coefficient(1); }, "bodies[0].drag_coefficient: ");
+  expect_refused([](v1::BodySpec& b) { b.set_drag_coefficient(-1); }, "bodies[0].drag_coefficient: -1 is outside");
   expect_refused([](v1::BodySpec& b) { b.set_volume_stiffness_pa(1e4); }, "bodies[0].volume_stiffness_pa: ");
-  expect_refused([](v1::BodySpec& b) { b.mutable_fixed(0)->mutable_motion(); }, "bodies[0].fixed[0].motion: ");
+  expect_refused([](v1::BodySpec& b) { b.mutable_fixed(0)->mutable_motion()->set_duration_s(-1); },
+                 "bodies[0].fixed[0].motion.duration_s: -1 is outside");
+  expect_refused(
+      [](v1::BodySpec& b) {
+        b.mutable_fixed(0)->mutable_motion()->mutable_velocity_m_per_s()->set_x(1);
+        *b.add_fixed()->mutable_box() = b.fixed(0).box();
+      },
+      " belongs to bodies[0].fixed[0] too; ");
   expect_refused([](v1::BodySpec& b) { b.mutable_fixed(0)->set_free_x(true); }, "bodies[0].fixed[0]: ");
   expect_refused([](v1::BodySpec& b) { b.mutable_fixed(0)->mutable_vertices()->add_indices(1); }, "bodies[0].fixed[0]: ");
   expect_refused([](v1::BodySpec& b) { b.mutable_fixed(0)->mutable_box()->mutable_max_m()->set_z(1); }, "bodies[0].fixed: all ");

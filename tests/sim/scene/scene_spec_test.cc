@@ -974,6 +974,26 @@ TEST(SceneSpec, VolumesAreKeptOfDynamicBodiesOnly) {
   ExpectRefused(spec, "bodies[0].volume_stiffness_pa: -1 is outside [0, 1e+09]");
 }
 
+TEST(SceneSpec, DynamicBodiesOfTetsMayBeNodeSmoothed) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  EXPECT_EQ(Build(spec)->bodies[0].tet_element, sim::TetElement::kLinear);
+  body.set_tet_element(v1::TET_ELEMENT_NODE_SMOOTHED);
+  ASSERT_TRUE(Build(spec).ok());
+  EXPECT_EQ(Build(spec)->bodies[0].tet_element, sim::TetElement::kNodeSmoothed);
+  body.set_simulation(v1::SIMULATION_SHAPE_MATCHED);
+  ExpectRefused(spec, "bodies[0].tet_element: only a deformable body of tets with simulation SIMULATION_DYNAMIC is node-smoothed");
+  body.clear_simulation();
+  body.mutable_material()->set_model(v1::MATERIAL_MODEL_MASS_SPRING);
+  ExpectRefused(spec, "bodies[0].material: model: springs of a node-smoothed body would have nothing to smooth");
+  body.mutable_material()->set_model(v1::MATERIAL_MODEL_LINEAR);
+  body.mutable_material()->mutable_fibers()->mutable_direction()->set_x(1);
+  ExpectRefused(spec, "bodies[0].material: fibers: a node-smoothed body has none");
+  body.clear_material();
+  body.set_tet_element(static_cast<v1::TetElement>(3));
+  ExpectRefused(spec, "bodies[0].tet_element: 3 is outside [0, 2]");
+}
+
 TEST(SceneSpec, FixedRegionsTakeTheirMotions) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);

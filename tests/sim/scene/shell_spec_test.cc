@@ -92,7 +92,6 @@ TEST(ShellSpec, WhatAShellCannotBeIsRefused) {
   refuse([](v1::BodySpec& b) { b.set_simulation(v1::SIMULATION_SHAPE_MATCHED); }, "bodies[0].simulation: a shell is SIMULATION_DYNAMIC");
   refuse([](v1::BodySpec& b) { b.add_markers()->set_name("m"); }, "bodies[0].markers: ");
   refuse([](v1::BodySpec& b) { b.mutable_texture(); }, "bodies[0].texture: ");
-  refuse([](v1::BodySpec& b) { b.mutable_ablation(); }, "bodies[0].ablation: ");
   refuse([](v1::BodySpec& b) { b.set_volume_stiffness_pa(10); }, "bodies[0].volume_stiffness_pa: ");
   refuse([](v1::BodySpec& b) { b.add_zones()->set_name("z"); }, "bodies[0].zones: ");
   refuse([](v1::BodySpec& b) { b.mutable_material()->set_model(v1::MATERIAL_MODEL_COROTATED_LINEAR); }, "bodies[0].material.model: ");

@@ -14,6 +14,7 @@
 #include "sim/scene/nurbs_description.h"
 #include "sim/world/world.h"
 #include "sim/world/world_state.h"
+#include "tests/sim/world/nurbs_shells.h"
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
@@ -27,26 +28,12 @@ constexpr double kTolerance_m = 5e-4;
 
 class NurbsBodyTest : public test::DeviceTest {
  protected:
-  static BodyDescription BodyOf(const std::string& name, const std::vector<NurbsSurface>& surfaces, const RigidPose& pose, BodyKind kind,
-                                double tolerance_m = kTolerance_m) {
-    BodyDescription body;
-    body.name = name;
-    body.kind = kind;
-    body.self_collision = false;
-    const auto shape = MakeNurbsBodyShape(*NurbsObject::FromSurfaces(name, surfaces), tolerance_m, 0, kind == BodyKind::kRigid, 100000);
-    EXPECT_TRUE(shape.ok()) << shape.status();
-    if (!shape.ok()) return body;
-    body.nurbs = *shape;
-    body.nurbs_pose = pose;
-    for (const Vector3d& p : body.nurbs->vertices) body.mesh.vertices.push_back(pose.rotation * p + pose.position_m);
-    return body;
-  }
   /// A ball falls on a ring that does not move, and a hand is near.
   static SceneDescription BallOnRing() {
     SceneDescription scene;
-    scene.bodies = {BodyOf("ball", NurbsSphere(kRadius_m), {{0.001, 0.0005, 0.0182}, Eigen::Quaterniond(0.9, 0.1, -0.3, 0.2).normalized()},
-                           BodyKind::kRigid),
-                    BodyOf("ring", NurbsTorus(0.02, 0.006), {}, BodyKind::kStatic)};
+    scene.bodies = {test::SolidNurbsBody("ball", NurbsSphere(kRadius_m),
+                                         {{0.001, 0.0005, 0.0182}, Eigen::Quaterniond(0.9, 0.1, -0.3, 0.2).normalized()}, BodyKind::kRigid),
+                    test::SolidNurbsBody("ring", NurbsTorus(0.02, 0.006), {}, BodyKind::kStatic)};
     scene.bodies[0].angular_velocity_rad_per_s = {0, 0, 1};
     scene.contact.surface_friction = 0.3;
     scene.contact.check_intersections = true;
@@ -135,7 +122,7 @@ TEST_F(NurbsBodyTest, CheckpointsGoOnWithTheSameBits) {
   // Another control point is another scene.
   SceneDescription other = scene;
   std::vector<NurbsSurface> octants = NurbsSphere(kRadius_m * 1.000001);
-  other.bodies[0] = BodyOf("ball", octants, scene.bodies[0].nurbs_pose, BodyKind::kRigid);
+  other.bodies[0] = test::SolidNurbsBody("ball", octants, scene.bodies[0].nurbs_pose, BodyKind::kRigid);
   EXPECT_NE(HashOfDescription(other), HashOfDescription(scene));
 }
 
@@ -199,7 +186,7 @@ class Slide {
 };
 
 TEST_F(NurbsBodyTest, TheForceOnAHandIsThatOfTheExactBall) {
-  BodyDescription exact = BodyOf("ball", NurbsSphere(Slide::kBall_m), {}, BodyKind::kStatic);
+  BodyDescription exact = test::SolidNurbsBody("ball", NurbsSphere(Slide::kBall_m), {}, BodyKind::kStatic);
   BodyDescription mesh;
   mesh.name = "ball";
   mesh.kind = BodyKind::kStatic;

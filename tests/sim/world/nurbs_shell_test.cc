@@ -1,5 +1,6 @@
 // Deformable NURBS bodies in worlds: their motion against closed forms, and that nothing passes through them.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -80,6 +81,55 @@ TEST_F(NurbsShellTest, CantileverSagsAsAPlate) {
   EXPECT_LT(frame_->max_speed_m_per_s, 1e-4);
 }
 
+/// m g = C rho / 2 A v^2.
+TEST_F(NurbsShellTest, FallsInAirAtItsFinalSpeed) {
+  SceneDescription scene;
+  scene.wind.density_kg_per_m3 = 5;
+  // Stiff: a soft one droops at its edges, which the air holds less then.
+  scene.bodies = {test::ShellBody("sheet", test::FlatSheet(6, 6, 0.1, 0.12), {0, 0, 0}, test::ShellMaterial(1e8, 0.3, 0.01), 0.002),
+                  test::ShellBody("stone", test::FlatSheet(6, 6, 0.1, 0.12), {1, 0, 0}, test::ShellMaterial(1e8, 0.3, 0.01), 0.002)};
+  scene.bodies[0].drag_coefficient = 0.8;
+  scene.bodies[0].velocity_m_per_s = {0, 0, -1};
+  Make(scene);
+  Run(240);
+  const double before_m = Vertex(0, 0).z();
+  Run(30);
+  const double expected = std::sqrt(1000 * 0.002 * 9.81 / (0.8 * 5 / 2));
+  EXPECT_NEAR((before_m - Vertex(0, 0).z()) / (30 * scene.dt_s), expected, 0.01 * expected);
+  const double t = 270 * scene.dt_s;
+  EXPECT_NEAR(Vertex(1, 0).z(), -9.81 * t * t / 2, 0.01 * 9.81 * t * t / 2) << "without a coefficient nothing is felt";
+}
+
+/// A strip whose one edge is turned ends as that edge does, and goes on from a state with the same bits.
+TEST_F(NurbsShellTest, ADrivenEdgeTakesAStripAlong) {
+  SceneDescription scene;
+  scene.contact.check_intersections = true;
+  scene.gravity_m_per_s2 = Vector3d::Zero();
+  scene.bodies = {test::ShellBody("strip", test::FlatSheet(8, 4, 0.05, 0.02), {0.025, 0, 0}, test::ShellMaterial(1e7, 0.3, 0.02), 0.001,
+                                  [](const Vector3d& p) { return p.x() < 0.004; })};
+  NurbsShellDescription& shell = *scene.bodies[0].nurbs_shell;
+  DrivenRegion& region = shell.driven.emplace_back();
+  region.vertices = shell.held;
+  region.velocity_m_per_s = {0, 0, 0.1};
+  region.angular_velocity_rad_per_s = {0, -1, 0};
+  region.start_s = 0.1;
+  region.duration_s = 0.5;
+  Make(scene);
+  Run(40);
+  PALPATE_TEST_ASSIGN(const std::shared_ptr<const WorldState> state, world_->Capture());
+  Run(120);
+  const uint64_t expected = frame_->state_hash;
+  const Eigen::AngleAxisd turned(0.5, -Vector3d::UnitY());
+  const size_t count = scene.bodies[0].mesh.vertices.size();
+  for (size_t v = 0; v < count; ++v) {
+    const Vector3d at = turned * scene.bodies[0].mesh.vertices[v] + Vector3d(0, 0, 0.05);
+    EXPECT_LT((Vertex(0, v) - at).norm(), 2e-4) << v << ": without weight it comes to rest as it was";
+  }
+  PALPATE_TEST_ASSIGN(world_, World::Restore(context(), scene, *state));
+  Run(120);
+  EXPECT_EQ(frame_->state_hash, expected);
+}
+
 /// Eight patches that meet in poles and along seams.
 TEST_F(NurbsShellTest, SphereUnderPressureGrowsAsAThinShell) {
   SceneDescription scene;
@@ -125,6 +175,45 @@ TEST_F(NurbsShellTest, CarriesABoxAtItsWeight) {
   const double weight_n = 1060 * 9.81 * 2.7e-5;
   EXPECT_NEAR(force_n.z(), weight_n, 0.01 * weight_n);
   EXPECT_LT(force_n.head<2>().norm(), 0.01 * weight_n);
+}
+
+/// What a sheet is reported to push two falling bodies with is what their motion shows, from the first touch to rest.
+TEST_F(NurbsShellTest, ForcesOnBodiesAreTheirChangesOfMomentum) {
+  SceneDescription scene;
+  scene.contact.surface_friction = 0.3;
+  const auto is_held = [](const Vector3d& p) { return std::min(std::abs(p.x()), std::abs(p.y())) > 0.1; };
+  scene.bodies = {
+      test::ShellBody("sheet", test::FlatSheet(8, 8, 0.24, 0.24), {0, 0, 0}, test::ShellMaterial(2.5e5, 0.4, 0.01), 0.0015, is_held),
+      test::SolidNurbsBody("ball", NurbsSphere(0.02), {{0.03, -0.01, 0.05}, Eigen::Quaterniond::Identity()}, BodyKind::kRigid),
+      test::SolidNurbsBody("torus", NurbsTorus(0.024, 0.008), {{-0.03, 0.01, 0.03}, Eigen::Quaterniond(0.92, 0.3, 0.25, 0).normalized()},
+                           BodyKind::kRigid)};
+  Make(scene);
+  const std::vector<BodyStatistics> statistics = world_->body_statistics();
+  const auto center_m = [&](size_t b) { return frame_->nurbs.poses[b]->position_m; };
+  std::array<Vector3d, 3> velocity{Vector3d::Zero(), Vector3d::Zero(), Vector3d::Zero()};
+  int steps_off = 0;
+  double most_n = 0;  // in weights
+  for (int i = 0; i < 240; ++i) {
+    const std::array<Vector3d, 3> before_m{Vector3d::Zero(), center_m(1), center_m(2)};
+    Run(1);
+    for (const size_t b : {1, 2}) {
+      const Vector3d after = (center_m(b) - before_m[b]) / scene.dt_s;
+      const double weight_n = 9.81 * statistics[b].mass_kg;
+      const Vector3d force_n = statistics[b].mass_kg / scene.dt_s * (after - velocity[b]) + Vector3d(0, 0, weight_n);
+      velocity[b] = after;
+      Vector3d reported_n = Vector3d::Zero();
+      for (const FrameSurfaceContact& c : frame_->surface_contacts) {
+        if (c.body_a == b || c.body_b == b) reported_n += (c.body_b == b ? 1.0 : -1.0) * c.force_n.cast<double>();
+      }
+      const double off = (force_n - reported_n).norm() / std::max(weight_n, force_n.norm());
+      steps_off += off > 0.05 ? 1 : 0;
+      most_n = std::max(most_n, reported_n.norm() / weight_n);
+      EXPECT_LT(i < 160 ? 0 : off, 0.02) << "step " << i << ": " << force_n.transpose() << " for " << reported_n.transpose();
+    }
+  }
+  EXPECT_GT(most_n, 1.5) << "they fall";
+  EXPECT_LT(steps_off, 24) << "of 480; steps whose moves are cut short push with more than is left of contact at their end";
+  EXPECT_EQ(worst_intersections_, 0U);
 }
 
 /// A soft sheet falls over a thin rod and folds about it, onto itself and onto the floor.

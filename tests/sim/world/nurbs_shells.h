@@ -13,7 +13,7 @@
 #include "sim/scene/description.h"
 #include "sim/scene/nurbs_shell_body.h"
 
-// Thin NURBS bodies for the tests of this folder.
+// NURBS bodies for the tests of this folder.
 namespace palpate::test {
 
 /// A flat rectangle about the origin with normal +z, of so many control points each way.
@@ -81,6 +81,23 @@ inline sim::BodyDescription ShellBody(const std::string& name, const sim::NurbsO
     if (is_held({x, y, z})) shell.held.push_back(j);
   }
   shell.model = std::make_shared<const gpu::NurbsShellModel>(std::move(moved));
+  return body;
+}
+
+/// A rigid or static body with an exact surface.
+inline sim::BodyDescription SolidNurbsBody(const std::string& name, const std::vector<sim::NurbsSurface>& surfaces,
+                                           const sim::RigidPose& pose, sim::BodyKind kind, double tolerance_m = 5e-4) {
+  sim::BodyDescription body;
+  body.name = name;
+  body.kind = kind;
+  body.self_collision = false;
+  const auto shape =
+      sim::MakeNurbsBodyShape(*sim::NurbsObject::FromSurfaces(name, surfaces), tolerance_m, 0, kind == sim::BodyKind::kRigid, 100'000);
+  EXPECT_TRUE(shape.ok()) << shape.status();
+  if (!shape.ok()) return body;
+  body.nurbs = *shape;
+  body.nurbs_pose = pose;
+  for (const Eigen::Vector3d& p : body.nurbs->vertices) body.mesh.vertices.push_back(pose.rotation * p + pose.position_m);
   return body;
 }
 

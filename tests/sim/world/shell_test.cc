@@ -190,7 +190,7 @@ TEST_F(WorldShellTest, TissueBesideAShellIsCutAndTheShellIsNot) {
   scene.contact.check_intersections = true;
   PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
   Run(*world, 15);
-  const std::vector<Edit> refused = {{.body = 0, .what = CarveEdit{BallRegion{{0, 0, 0}, 0.01}}}};
+  const std::vector<Edit> refused = {{.body = 0, .what = MaterialEdit{.zone = "", .material = scene.bodies[0].material}}};
   const auto outcome = world->Apply(refused);
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.status().code(), absl::StatusCode::kInvalidArgument);

@@ -86,7 +86,7 @@ TEST_F(SweepsTest, AdvisedNumberWithCorrectionsFollowsTheMotion) {
 TEST_F(SweepsTest, SlowAdvisedNumberFollowsTheMotionOfFineBodies) {
   Vector3d error_m;
   // The softer, the fewer sweeps until those that follow change next to nothing.
-  for (const auto& [young_modulus_pa, many] : {std::pair(1000.0, 200), std::pair(5000.0, 320), std::pair(30000.0, 600)}) {
+  for (const auto& [young_modulus_pa, many] : {std::pair(1000.0, 200), std::pair(5000.0, 320)}) {
     ASSERT_NO_FATAL_FAILURE(Swing(10000, young_modulus_pa, 0, 0, many, &error_m));
     EXPECT_LT(error_m[1], std::max(1e-3, 0.01 * error_m[0]));
   }

@@ -59,6 +59,8 @@ export class SceneStream {
   private rewatchTimer: unknown;
   private framedScene = '';
   private lastStep: bigint | undefined;
+  /** Step after which a command has answered that the scene is paused. */
+  private pausedAfter: bigint | undefined;
 
   constructor(
     private readonly copy: SceneCopy,
@@ -114,6 +116,7 @@ export class SceneStream {
     if (keepsCamera) this.framedScene = sceneId;
     this.watched = sceneId;
     this.lastStep = undefined;
+    this.pausedAfter = undefined;
     this.pending = undefined;
     this.streamEncoding = this.encoding;
     this.awaitsKeyframe = true;
@@ -150,8 +153,12 @@ export class SceneStream {
     else if (update.update.case === 'frame') this.onFrame(update.update.value);
   }
 
-  /** Frames carry the state too, but a paused scene may send none. */
-  noteRunState(state: RunState): void {
+  /**
+   * A command has answered that the scene has this state after `step`. Frames carry the state too, but a paused scene may send none,
+   * and a frame from before a pause may come after its answer.
+   */
+  noteRunState(state: RunState, step: bigint): void {
+    this.pausedAfter = state === RunState.PLAYING ? undefined : step;
     if (this.frame) this.frame.state = state;
     if (this.pending) this.pending.state = state;
   }
@@ -191,6 +198,7 @@ export class SceneStream {
     this.frame = keyframe.frame;
     this.pending = undefined;
     this.lastStep = keyframe.frame?.step;
+    this.pausedAfter = undefined;
     this.events.onKeyframe(keyframe);
   }
 
@@ -223,7 +231,12 @@ export class SceneStream {
   private onFrame(frame: Frame): void {
     if (frame.topologyVersion !== this.topologyVersion) return;
     const now_ms = this.clock.now();
-    if (this.lastStep !== undefined && frame.step < this.lastStep) this.events.onStepBack();
+    if (this.lastStep !== undefined && frame.step < this.lastStep) {
+      this.pausedAfter = undefined;
+      this.events.onStepBack();
+    }
+    const isOfBeforePause = this.pausedAfter !== undefined && frame.step <= this.pausedAfter;
+    if (isOfBeforePause && frame.state === RunState.PLAYING) frame.state = this.runState;
     this.lastStep = frame.step;
     ++this.received.frames;
     this.frameRate.add(now_ms);

@@ -1,0 +1,375 @@
+// Shells that are carved, refined and cut while they are simulated.
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/mesh/surface_generators.h"
+#include "sim/world/world.h"
+#include "tests/sim/world/world_builders.h"
+#include "tests/support/device_test.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+
+constexpr double kDensity = 1000;
+constexpr double kThickness_m = 0.001;
+
+/// A membrane in the plane z = 0, 80 by 60 mm, held at both ends of x.
+BodyDescription Mesentery() {
+  BodyDescription body;
+  body.name = "mesentery";
+  const absl::StatusOr<SurfaceMesh> surface = GenerateSheetSurface(0.08, 0.06, 0.006);
+  EXPECT_TRUE(surface.ok()) << surface.status();
+  body.mesh.vertices = surface->vertices;
+  body.shell.emplace();
+  body.shell->triangles = surface->triangles;
+  body.shell->thickness_m = kThickness_m;
+  body.material.young_modulus_pa = 2e4;
+  body.material.poisson_ratio = 0.3;
+  body.material.density_kg_per_m3 = kDensity;
+  body.material.damping_s = 0.005;
+  body.material.mass_damping_per_s = 2;
+  for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
+    if (std::abs(body.mesh.vertices[v].x()) > 0.0399) body.fixed_vertices.push_back(v);
+  }
+  return body;
+}
+
+SceneDescription OneMesentery() {
+  SceneDescription scene;
+  scene.bodies = {Mesentery()};
+  scene.gravity_m_per_s2 = {0, 0, -9.81};
+  scene.contact.check_intersections = true;
+  return scene;
+}
+
+Edit Carve(size_t body, const Vector3d& center_m, double radius_m) { return {body, CarveEdit{BallRegion{center_m, radius_m}}}; }
+
+/// An upright blade that goes through the given places of the plane, one stroke.
+Edit Incise(size_t body, const std::vector<std::array<double, 2>>& way) {
+  InciseEdit incise;
+  for (const auto& [x, y] : way) incise.edges_m.push_back({Vector3d(x, y, -0.06), Vector3d(x, y, 0.03)});
+  return {body, incise};
+}
+
+struct Shape {
+  int64_t chi = 0;
+  size_t triangles = 0;
+  double area_m2 = 0;  // at rest
+};
+
+/// The arrays of a body are a manifold with boundary, and have the hash that they say.
+Shape Check(const World& world, size_t body) {
+  Shape shape;
+  const Frame& frame = *world.CurrentFrame();
+  const BodyArrays& arrays = *frame.topology->bodies[body];
+  const std::vector<Vector3d> rest = world.RestPositions(body);
+  std::map<std::pair<uint32_t, uint32_t>, int> edges;
+  std::map<uint32_t, int> ends;
+  std::map<uint32_t, int> corners;
+  uint64_t hash = 0;
+  for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
+    if (arrays.surface_triangles[t] == kFreeTriangle) continue;
+    ++shape.triangles;
+    hash += HashOfTriangle(t, arrays.surface_triangles[t], arrays.triangle_zones[t]);
+    std::array<uint32_t, 3> v{};
+    for (size_t c = 0; c < 3; ++c) v[c] = arrays.surface_vertices[arrays.surface_triangles[t][c]];
+    for (size_t c = 0; c < 3; ++c) {
+      EXPECT_EQ(++(edges[{v[c], v[(c + 1) % 3]}]), 1);
+      ++corners[v[c]];
+    }
+    shape.area_m2 += (rest[v[1]] - rest[v[0]]).cross(rest[v[2]] - rest[v[0]]).norm() / 2;
+  }
+  size_t inner = 0;
+  for (const auto& [edge, count] : edges) {
+    const bool is_inner = edges.contains({edge.second, edge.first});
+    inner += is_inner ? 1 : 0;
+    if (!is_inner) ++ends[edge.first];
+  }
+  for (const auto& [v, count] : ends) EXPECT_EQ(count, 1) << "two borders leave vertex " << v;
+  shape.chi = static_cast<int64_t>(corners.size()) - static_cast<int64_t>(edges.size() - inner / 2) + static_cast<int64_t>(shape.triangles);
+  EXPECT_EQ(hash, arrays.surface_hash);
+  EXPECT_EQ(world.body_statistics()[body].surface_triangle_count, shape.triangles);
+  EXPECT_NEAR(world.body_statistics()[body].mass_kg, shape.area_m2 * kThickness_m * kDensity, 1e-12);
+  return shape;
+}
+
+class WorldShellEditTest : public test::DeviceTest {
+ protected:
+  std::shared_ptr<const Frame> Run(World& world, int steps, const ToolCommand* command = nullptr) {
+    std::shared_ptr<const Frame> frame = world.CurrentFrame();
+    for (int i = 0; i < steps; ++i) {
+      const std::vector<const ToolCommand*> commands(command == nullptr ? 0 : 1, command);
+      const auto next = world.Step(commands);
+      EXPECT_TRUE(next.ok()) << next.status();
+      if (!next.ok()) return frame;
+      frame = *next;
+      EXPECT_EQ(frame->contact_statistics.intersection_count, 0U) << "step " << i;
+      EXPECT_TRUE(std::isfinite(frame->kinetic_energy_j));
+      if (HasFailure()) return frame;
+    }
+    return frame;
+  }
+  static std::vector<EditOutcome> Perform(World& world, const std::vector<Edit>& edits) {
+    auto outcomes = world.Apply(edits);
+    EXPECT_TRUE(outcomes.ok()) << outcomes.status();
+    return outcomes.ok() ? *std::move(outcomes) : std::vector<EditOutcome>(edits.size());
+  }
+  static std::vector<Vector3d> Positions(World& world, size_t body) {
+    const auto x = world.ReadVolumePositions(body);
+    EXPECT_TRUE(x.ok()) << x.status();
+    std::vector<Vector3d> out;
+    for (size_t v = 0; x.ok() && 3 * v < x->size(); ++v) out.emplace_back((*x)[3 * v], (*x)[3 * v + 1], (*x)[3 * v + 2]);
+    return out;
+  }
+};
+
+TEST_F(WorldShellEditTest, AHoleIsCutIntoAMesentery) {
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), OneMesentery()));
+  Run(*world, 30);
+  const Shape before = Check(*world, 0);
+  EXPECT_EQ(before.chi, 1);
+  const auto frame = world->CurrentFrame();
+  const std::vector<EditOutcome> outcomes = Perform(*world, {Carve(0, {0.004, 0.002, -0.005}, 0.014)});
+  const EditOutcome& carved = outcomes[0];
+  EXPECT_GT(carved.removed_triangles.size(), 10U);
+  EXPECT_TRUE(carved.removed_tets.empty());
+  const Shape after = Check(*world, 0);
+  EXPECT_EQ(after.chi, 0) << "a hole";
+  EXPECT_EQ(after.triangles, before.triangles - carved.removed_triangles.size() + carved.added_triangles.size());
+  EXPECT_NEAR(carved.removed_mass_kg, (before.area_m2 - after.area_m2) * kThickness_m * kDensity, 1e-12);
+  EXPECT_EQ(world->CurrentFrame()->topology_version, frame->topology_version + 1);
+  EXPECT_TRUE(world->CurrentFrame()->topology->follows);
+  Run(*world, 60);
+  Check(*world, 0);
+}
+
+TEST_F(WorldShellEditTest, RefinementChangesTheMeshAlone) {
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), OneMesentery()));
+  const auto frame = Run(*world, 12);
+  const Shape before = Check(*world, 0);
+  const std::vector<Vector3d> x = Positions(*world, 0);
+  const std::vector<EditOutcome> outcomes =
+      Perform(*world, {{0, RefineEdit{.region = BallRegion{{0, 0, -0.002}, 0.012}, .max_edge_m = 0.003}}});
+  EXPECT_FALSE(outcomes[0].is_refused) << outcomes[0].note;
+  EXPECT_GT(outcomes[0].added_triangles.size(), 3 * outcomes[0].removed_triangles.size() / 2);
+  EXPECT_EQ(outcomes[0].remapped_triangles.size(), outcomes[0].added_triangles.size());
+  EXPECT_EQ(outcomes[0].removed_mass_kg, 0);
+  EXPECT_GT(outcomes[0].min_mean_ratio, 0.4);
+  const Shape after = Check(*world, 0);
+  EXPECT_EQ(after.chi, before.chi);
+  EXPECT_NEAR(after.area_m2, before.area_m2, 1e-12);
+  const std::vector<Vector3d> now = Positions(*world, 0);
+  for (size_t v = 0; v < x.size(); ++v) EXPECT_EQ((x[v] - now[v]).norm(), 0) << "vertex " << v;
+  EXPECT_NEAR(world->CurrentFrame()->kinetic_energy_j, frame->kinetic_energy_j, 0.2 * frame->kinetic_energy_j);
+  Run(*world, 40);
+  // Budgets stop it, and say so.
+  const std::vector<EditOutcome> stopped = Perform(
+      *world, {{0, RefineEdit{.region = BallRegion{{0, 0, 0}, 0.03}, .max_edge_m = 0.0005, .triangle_budget = after.triangles + 40}}});
+  EXPECT_TRUE(stopped[0].is_refused);
+  EXPECT_LE(Check(*world, 0).triangles, after.triangles + 40);
+  Run(*world, 3);
+}
+
+TEST_F(WorldShellEditTest, AnIncisionFallsOpen) {
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), OneMesentery()));
+  Run(*world, 30);
+  const Shape before = Check(*world, 0);
+  // In three requests that go on where the one before ended.
+  size_t copied = 0;
+  for (const double y : {-0.02, -0.007, 0.006}) {
+    const std::vector<EditOutcome> outcomes = Perform(*world, {Incise(0, {{0.0013, y}, {0.0013, y + 0.013}})});
+    EXPECT_EQ(outcomes[0].removed_mass_kg, 0);
+    for (const VertexId id : outcomes[0].added_vertices) copied += id != kNoVertex ? 1 : 0;
+  }
+  EXPECT_GT(copied, 6U);
+  const Shape after = Check(*world, 0);
+  EXPECT_EQ(after.chi, 0) << "a slit";
+  EXPECT_NEAR(after.area_m2, before.area_m2, 1e-12);
+  EXPECT_EQ(world->body_statistics().size(), 1U);
+  const auto opening_m = [&] {  // of vertices that are in one place at rest
+    const std::vector<Vector3d> x = Positions(*world, 0);
+    const std::vector<Vector3d> rest = world->RestPositions(0);
+    double widest_m = 0;
+    for (size_t v = 0; v < x.size(); ++v) {
+      for (size_t w = 0; w < v; ++w) {
+        if (rest[v] == rest[w] && !rest[v].isZero(0)) widest_m = std::max(widest_m, (x[v] - x[w]).norm());
+      }
+    }
+    return widest_m;
+  };
+  const double at_first_m = opening_m();
+  Run(*world, 80);
+  EXPECT_LT(at_first_m, 0.0002);
+  EXPECT_GT(opening_m(), 0.001) << "it hangs, so its lips are pulled apart";
+}
+
+TEST_F(WorldShellEditTest, WhatIsCutOffFalls) {
+  const SceneDescription scene = OneMesentery();
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  Run(*world, 10);
+  const double area_m2 = Check(*world, 0).area_m2;
+  const std::vector<EditOutcome> outcomes =
+      Perform(*world, {Incise(0, {{-0.012, -0.04}, {-0.0117, 0.04}}), Incise(0, {{0.0123, -0.04}, {0.0128, 0.04}})});
+  ASSERT_EQ(outcomes[1].new_bodies.size() + outcomes[0].new_bodies.size(), 2U);
+  ASSERT_EQ(world->body_statistics().size(), 3U);
+  double sum_m2 = 0;
+  for (size_t b = 0; b < 3; ++b) {
+    const Shape shape = Check(*world, b);
+    EXPECT_EQ(shape.chi, 1);
+    sum_m2 += shape.area_m2;
+  }
+  EXPECT_NEAR(sum_m2, area_m2, 1e-12);
+  const auto lowest = [&](size_t body) {
+    double low = 1;
+    for (const Vector3d& x : Positions(*world, body)) low = std::min(low, x.z());
+    return low;
+  };
+  std::vector<double> before = {lowest(0), lowest(1), lowest(2)};
+  Run(*world, 60);
+  int fallen = 0;
+  for (size_t b = 0; b < 3; ++b) fallen += lowest(b) < before[b] - 0.1 ? 1 : 0;
+  EXPECT_EQ(fallen, 1) << "what lay in the middle; the others hang from their ends";
+  // Pieces are edited like any other body, and a checkpoint brings them back.
+  Perform(*world, {Carve(1, Positions(*world, 1)[0], 0.008)});
+  PALPATE_TEST_ASSIGN(const auto state, world->Capture());
+  PALPATE_TEST_ASSIGN(auto restored, World::Restore(context(), scene, *state));
+  EXPECT_EQ(restored->CurrentFrame()->state_hash, world->CurrentFrame()->state_hash);
+  const std::vector<Edit> more = {Incise(0, {{-0.03, -0.04}, {-0.0301, 0.004}}),
+                                  {0, RefineEdit{BallRegion{{-0.03, 0.01, -0.01}, 0.01}, 0.004}}};
+  Perform(*world, more);
+  Perform(*restored, more);
+  EXPECT_EQ(Run(*restored, 5)->state_hash, Run(*world, 5)->state_hash);
+  EXPECT_EQ(restored->CurrentFrame()->topology->bodies[0]->surface_hash, world->CurrentFrame()->topology->bodies[0]->surface_hash);
+}
+
+TEST_F(WorldShellEditTest, SameEditsSameBitsAndAResetForgetsThem) {
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), OneMesentery()));
+  const auto play = [&] {
+    Run(*world, 5);
+    Perform(*world, {Carve(0, {0.01, 0, 0}, 0.01)});
+    Run(*world, 3);
+    Perform(*world, {Incise(0, {{-0.013, -0.04}, {-0.0117, 0.01}}), {0, RefineEdit{BallRegion{{-0.012, 0.01, 0}, 0.01}, 0.004}}});
+    return Run(*world, 5)->state_hash;
+  };
+  const Shape at_first = Check(*world, 0);
+  const uint64_t first = play();
+  PALPATE_TEST_ASSIGN(const auto frame, world->Reset());
+  EXPECT_EQ(frame->step, 0U);
+  EXPECT_EQ(Check(*world, 0).triangles, at_first.triangles);
+  EXPECT_EQ(play(), first);
+}
+
+TEST_F(WorldShellEditTest, HeldLoadedAndDrivenVerticesGoOn) {
+  SceneDescription scene = OneMesentery();
+  scene.gravity_m_per_s2 = {0, 0, 0};
+  DrivenRegion region;
+  for (const uint32_t v : scene.bodies[0].fixed_vertices) {
+    if (scene.bodies[0].mesh.vertices[v].x() > 0) region.vertices.push_back(v);
+  }
+  region.velocity_m_per_s = {0.02, 0, 0};
+  region.duration_s = 0.5;
+  scene.bodies[0].driven_regions = {region};
+  LoadDescription load;
+  for (uint32_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) load.vertices.push_back(v);
+  load.pressure_pa = 20;
+  scene.bodies[0].loads = {load};
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  Run(*world, 5);
+  // A cut through the driven border parts two of its vertices, and new ones between them are driven too.
+  Perform(*world, {Incise(0, {{0.06, 0.0023}, {0.02, 0.0031}}), Carve(0, {0, 0, 0}, 0.008)});
+  Check(*world, 0);
+  Run(*world, 60);
+  double least = 1;
+  const std::vector<Vector3d> x = Positions(*world, 0);
+  const std::vector<Vector3d> rest = world->RestPositions(0);
+  for (size_t v = 0; v < x.size(); ++v) {
+    if (rest[v].x() > 0.0399) least = std::min(least, x[v].x() - rest[v].x());
+  }
+  EXPECT_NEAR(least, 0.01, 0.0005) << "all of the border has gone its way";
+}
+
+TEST_F(WorldShellEditTest, WhatAShellDoesNotHaveIsRefused) {
+  SceneDescription scene = OneMesentery();
+  scene.bodies.push_back(test::BoxBody("block", {0, 0, 0.05}, {3, 3, 3}, {0.02, 0.02, 0.02}, test::HeldSide::kLowZ));
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  const auto refused = [&](const Edit& edit) {
+    const auto outcome = world->Apply(std::vector<Edit>{edit});
+    EXPECT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(outcome.status().message());
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(refused({0, CarveEdit{TetListRegion{{TetId{1}}}}}), HasSubstr("mesentery is a shell: it has triangles, not tets"));
+  EXPECT_THAT(refused({1, CarveEdit{TriangleListRegion{{TriangleId{1}}}}}), HasSubstr("block is no shell: it has tets, not triangles"));
+  EXPECT_THAT(refused({0, CarveEdit{ZoneRegion{"x"}}}), HasSubstr("which has no zones"));
+  EXPECT_THAT(refused({0, RefineEdit{BallRegion{{0, 0, 0}, 0.01}, 0.003, 100}}), HasSubstr("tet_budget: body mesentery is a shell"));
+  EXPECT_THAT(refused({1, RefineEdit{BallRegion{{0, 0, 0}, 0.01}, 0.003, 0, 100}}), HasSubstr("triangle_budget: body block is no shell"));
+  EXPECT_THAT(refused({0, MaterialEdit{.zone = "", .material = scene.bodies[0].material}}), HasSubstr("another material yet"));
+  EXPECT_THAT(refused({0, CarveEdit{BallRegion{{0, 0, 0}, -1}}}), HasSubstr("radius_m"));
+  EXPECT_EQ(world->CurrentFrame()->topology_version, 1U);
+  // Ids that are gone are counted.
+  const std::vector<EditOutcome> outcomes =
+      Perform(*world, {{0, CarveEdit{TriangleListRegion{{MakeId<TriangleId>(3, 9), MakeId<TriangleId>(5, 1)}}}}});
+  EXPECT_EQ(outcomes[0].unchanged_count, 1U);
+  EXPECT_EQ(outcomes[0].removed_triangles.size(), 1U);
+}
+
+TEST_F(WorldShellEditTest, AllOfItCanBeTakenOut) {
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), OneMesentery()));
+  Run(*world, 2);
+  Perform(*world, {Carve(0, {0, 0, 0}, 1)});
+  EXPECT_EQ(Check(*world, 0).triangles, 0U);
+  Run(*world, 2);
+}
+
+TEST_F(WorldShellEditTest, AScalpelCutsAndAHookBurns) {
+  for (const bool is_blade : {true, false}) {
+    SceneDescription scene = OneMesentery();
+    scene.gravity_m_per_s2 = {0, 0, 0};
+    scene.bodies[0].ablation.energy_j_per_kg = 2e4;
+    ToolDescription tool;
+    tool.name = "tool";
+    tool.radius_m = 0.002;
+    tool.length_m = 0.1;
+    tool.drive = ToolDrive::kDirect;
+    tool.instrument.kind = is_blade ? InstrumentKind::kScalpel : InstrumentKind::kCauteryHook;
+    tool.instrument.blade_length_m = 0.012;
+    tool.instrument.reach_m = 0.006;
+    tool.instrument.max_power_w = 20;
+    // The blade's edge stands across the sheet; the hook hangs over it.
+    const Eigen::Quaterniond turn(Eigen::AngleAxisd(is_blade ? M_PI / 2 : 0, Vector3d::UnitY()));
+    tool.rest_pose = {is_blade ? Vector3d(-0.0013, -0.05, 0.006) : Vector3d(0, 0, 0.008), turn};
+    scene.tools = {tool};
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    ToolCommand command;
+    command.device_pose = tool.rest_pose;
+    command.pedal = !is_blade;
+    const double area_m2 = Check(*world, 0).area_m2;
+    int cutting = 0;
+    for (int i = 0; i < 60 && !HasFailure(); ++i) {
+      if (is_blade) command.device_pose.position_m.y() = std::min(-0.05 + 0.001 * i, 0.008);
+      cutting += Run(*world, 1, &command)->tools[0].is_cutting ? 1 : 0;
+    }
+    const Shape shape = Check(*world, 0);
+    EXPECT_GT(cutting, 5);
+    EXPECT_EQ(shape.chi, is_blade ? 1 : 0) << "a slit from the border, or a hole";
+    const double removed_kg = world->CurrentFrame()->tools[0].removed_mass_kg;
+    if (is_blade) {
+      EXPECT_NEAR(removed_kg, 0, 1e-12);
+      EXPECT_GT(world->CurrentFrame()->topology_version, 5U);
+    } else {
+      EXPECT_NEAR(removed_kg, (area_m2 - shape.area_m2) * kThickness_m * kDensity, 1e-12);
+      EXPECT_GT(removed_kg, 5e-5);
+      EXPECT_LE(removed_kg, 20 * 60 * scene.dt_s / 2e4) << "power over energy";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace palpate::sim
