@@ -26,6 +26,7 @@ using Triangle = std::array<uint32_t, 3>;
 
 constexpr double kMaxCoordinate = 1e30;     // cubes of it stay far from overflow, so the predicates are exact
 constexpr double kMinRelativeArea = 1e-12;  // twice the area over the longest edge squared
+constexpr double kMinRelativeVolume = 1e-13;  // of the sum of what its terms could be: less is rounding, and has any sign
 constexpr uint32_t kLeafSize = 4;
 
 std::string FormatPoint(const Vector3d& p) { return absl::StrFormat("(%.9g, %.9g, %.9g)", p.x(), p.y(), p.z()); }
@@ -414,6 +415,7 @@ absl::Status CheckOrientation(const SurfaceMesh& surface, Components& components
     Box box;
     std::vector<uint32_t> triangles;
     double volume = 0.0;
+    double most_volume = 0.0;
     uint32_t largest = 0;
     double largest_area = 0.0;
   };
@@ -432,7 +434,9 @@ absl::Status CheckOrientation(const SurfaceMesh& surface, Components& components
     // Relative to a corner of the part, so that a part far from the origin keeps its digits.
     const Vector3d& origin = surface.vertices[surface.triangles[root][0]];
     const Triangle& v = surface.triangles[t];
-    part.volume += (surface.vertices[v[0]] - origin).cross(surface.vertices[v[1]] - origin).dot(surface.vertices[v[2]] - origin) / 6.0;
+    const Vector3d a = surface.vertices[v[0]] - origin, b = surface.vertices[v[1]] - origin, c = surface.vertices[v[2]] - origin;
+    part.volume += a.cross(b).dot(c) / 6.0;
+    part.most_volume += a.norm() * b.norm() * c.norm() / 6.0;
     const double area = AreaVector(surface, t).norm();
     if (area > part.largest_area) {
       part.largest = t;
@@ -441,7 +445,7 @@ absl::Status CheckOrientation(const SurfaceMesh& surface, Components& components
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
-    if (!(std::abs(part.volume) > 0.0)) {
+    if (!(std::abs(part.volume) > kMinRelativeVolume * part.most_volume)) {
       return absl::InvalidArgumentError(absl::StrFormat("the part with %s encloses no volume", FormatTriangle(surface, part.triangles[0])));
     }
     // How many other parts this one is inside of, counted with their signs; a part whose box does not hold the point adds nothing.

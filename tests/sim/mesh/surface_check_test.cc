@@ -101,6 +101,22 @@ TEST(SurfaceCheckTest, RefusesInwardSurfaces) {
   ExpectInvalid(CheckClosedSurface(Together(CubeSurface({0, 0, 0}, 2.0), TurnedOver(CubeSurface({5, 0, 0})))), {"inward", "triangle 12"});
 }
 
+TEST(SurfaceCheckTest, RefusesWhatIsFlatButForRounding) {
+  // In one plane, but for the rounding of tenths: the sign of that volume depends on the order of the coordinates.
+  SurfaceMesh flat;
+  for (const Vector3d& v : {Vector3d(1, 3, 7), Vector3d(1, 7, 5), Vector3d(8, 9, 10), Vector3d(8, 11, 9)}) flat.vertices.push_back(0.1 * v);
+  flat.triangles = {{0, 1, 2}, {0, 3, 1}, {1, 3, 2}, {0, 2, 3}};
+  for (int turn = 0; turn < 3; ++turn) {
+    ExpectInvalid(CheckClosedSurface(flat), {"encloses no volume"});
+    for (Vector3d& v : flat.vertices) v = Vector3d(v.y(), v.z(), v.x());
+  }
+  flat.vertices[3].x() += 1e-6;
+  for (auto& t : flat.triangles) std::swap(t[1], t[2]);
+  const bool is_good = CheckClosedSurface(flat).ok();
+  for (auto& t : flat.triangles) std::swap(t[1], t[2]);
+  EXPECT_NE(is_good, CheckClosedSurface(flat).ok()) << "thin, but not flat: one of both ways is outward";
+}
+
 TEST(SurfaceCheckTest, NestedPartsAlternate) {
   const SurfaceMesh outer = CubeSurface({0, 0, 0}, 10.0);
   const SurfaceMesh cavity = TurnedOver(CubeSurface({2, 2, 2}, 6.0));
