@@ -21,13 +21,26 @@ endif()
 
 include(PalpatePrecompiled)
 
-# palpate_library(NAME SRCS a.cc... [DEPS lib...] [KERNELS a.cl...] [EXCEPTIONS])
-# One static library. KERNELS are embedded as palpate::gpu::kernels::<stem> (see gpu/runtime/kernel_source.h).
+# palpate_unite(TARGET [ALONE a.cc...]): compiles its files in batches, with PALPATE_UNITY_BUILD. What many files instantiate is then compiled
+# once, which takes half of the time or less. ALONE: files whose names in unnamed namespaces are those of others.
+function(palpate_unite target)
+  cmake_parse_arguments(ARG "" "" "ALONE" ${ARGN})
+  get_target_property(files ${target} SOURCES)
+  list(LENGTH files count)
+  if(PALPATE_UNITY_BUILD AND count GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()
+
+# palpate_library(NAME SRCS a.cc... [DEPS lib...] [KERNELS a.cl...] [ALONE a.cc...] [EXCEPTIONS])
+# One static library. ALONE: see palpate_unite. KERNELS are embedded as palpate::gpu::kernels::<stem> (see gpu/runtime/kernel_source.h).
 # Without EXCEPTIONS a `throw` or `try` is a compile error: an exception inside a gRPC reaction hangs the call.
 function(palpate_library name)
-  cmake_parse_arguments(ARG "EXCEPTIONS" "" "SRCS;DEPS;KERNELS" ${ARGN})
+  cmake_parse_arguments(ARG "EXCEPTIONS" "" "SRCS;DEPS;KERNELS;ALONE" ${ARGN})
   if(ARG_SRCS OR ARG_KERNELS)
     add_library(${name} STATIC ${ARG_SRCS})
+    palpate_unite(${name} ALONE ${ARG_ALONE})
     target_link_libraries(${name} PUBLIC palpate_options ${ARG_DEPS})
     if(ARG_EXCEPTIONS)
       palpate_precompile(${name} with_exceptions)
@@ -116,15 +129,16 @@ function(palpate_register_test name)
   endforeach()
 endfunction()
 
-# palpate_test(NAME SRCS a_test.cc... [DEPS lib...] [LABELS l...] [TIMEOUT s] [COST s] [SHARDS n] [SLOW_TIMEOUT s] [AS_GPU]): a GoogleTest program, one ctest per program and shard.
+# palpate_test(NAME SRCS a_test.cc... [DEPS lib...] [ALONE a_test.cc...] [LABELS l...] [TIMEOUT s] [COST s] [SHARDS n] [SLOW_TIMEOUT s] [AS_GPU]): a GoogleTest program, one ctest per program and shard.
 # With SLOW_TIMEOUT its tests named Slow... are a ctest of their own, <name>_slow, with the label slow.
 # With AS_GPU there is <name>_as_gpu too: the same on kernels built, and work divided, as for a GPU of 132 compute units.
 # A test that takes more than 20 s alone has a TIMEOUT of eight times that or more; one that takes more than 60 s is dealt out to shards.
 # COST is the time of those that take more than half a minute beside another, about: ctest starts the longest first, so that none ends alone.
 # Labels in use: unit property vv native e2e slow lint fuzz. Tests find data through PALPATE_DATA_DIR and skip, saying so, without it.
 function(palpate_test name)
-  cmake_parse_arguments(ARG "AS_GPU" "TIMEOUT;COST;SHARDS;SLOW_TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "AS_GPU" "TIMEOUT;COST;SHARDS;SLOW_TIMEOUT" "SRCS;DEPS;LABELS;ALONE" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
+  palpate_unite(${name} ALONE ${ARG_ALONE})
   target_link_libraries(${name} PRIVATE palpate_options ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   # A fifth of the time that compiling them takes; what they test is optimised as it is shipped.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)

@@ -24,8 +24,8 @@ using Eigen::Vector2d;
 using Eigen::Vector3d;
 using Triangle = std::array<uint32_t, 3>;
 
-constexpr double kMaxCoordinate = 1e30;     // cubes of it stay far from overflow, so the predicates are exact
-constexpr double kMinRelativeArea = 1e-12;  // twice the area over the longest edge squared
+constexpr double kMaxCoordinate = 1e30;       // cubes of it stay far from overflow, so the predicates are exact
+constexpr double kMinRelativeArea = 1e-12;    // twice the area over the longest edge squared
 constexpr double kMinRelativeVolume = 1e-13;  // of the sum of what its terms could be: less is rounding, and has any sign
 constexpr uint32_t kLeafSize = 4;
 
