@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<CoarseCorrection>> CoarseCorrection::Create(Queue
   PALPATE_ASSIGN_OR_RETURN(made->sums_start_, DeviceBuffer<float>::Create(context, made->items_, "coarse sums"));
   PALPATE_ASSIGN_OR_RETURN(made->sums_end_, DeviceBuffer<float>::Create(context, made->items_, "coarse trial sums"));
   PALPATE_ASSIGN_OR_RETURN(made->tet_sums_, DeviceBuffer<float>::Create(context, made->items_, "coarse sums of tets"));
-  PALPATE_ASSIGN_OR_RETURN(made->share_, DeviceBuffer<float>::Create(context, 1, "coarse share"));
+  PALPATE_ASSIGN_OR_RETURN(made->share_, DeviceBuffer<float>::Create(context, 2, "coarse share"));
   PALPATE_RETURN_IF_ERROR(made->GiveLattice(queue));
   PALPATE_RETURN_IF_ERROR(made->GiveWeights(queue));
   return made;

@@ -228,8 +228,8 @@ static inline float sum_of(uint count, const __global float* values) {
 #define MOST_LEFT 0.3f /* of the force along the moves at their start */
 
 /* How much of the moves leads to where the force along them is zero, as the line through both its values tells. None if it does not push
-   that way at the start, or if any of it is not finite. tet_sums: what belongs to sums_end besides, if has_tets is 1. share: [1].
-   Work-item: one. */
+   that way at the start, or if any of it is not finite. tet_sums: what belongs to sums_end besides, if has_tets is 1. share: [2], the
+   second the force at the end of the moves over that at their start. Work-item: one. */
 __kernel void find_share(uint count, const __global float* sums_start, const __global float* sums_end, uint has_tets,
                          const __global float* tet_sums, __global float* share) {
   if (get_global_id(0) != 0) return;
@@ -240,6 +240,7 @@ __kernel void find_share(uint count, const __global float* sums_start, const __g
     found = start - end > start / MOST_SHARE ? start / (start - end) : end > 0.0f ? 1.0f : MOST_SHARE;
   }
   share[0] = found;
+  share[1] = end / start;
 }
 
 /* Where the share of the moves leads. Work-item: vertex. */
@@ -250,12 +251,17 @@ __kernel void try_share(uint vertex_count, const __global float4* x, const __glo
   trial[v] = x[v] + share[0] * moves[v];
 }
 
-/* Gives the moves up if the force along them is not nearly zero where their share leads: something stiff came or went on the way, and the
-   line through the ends knows nothing of that. Work-item: one. */
+/* Gives the moves up if the force along them pushes back where their share leads: something stiff came on the way, and the line through
+   the ends knows nothing of that. Where it still pushes on, it fell late on the way, as it does where moves are turns that stretch, or end
+   in a contact. Then the line from there to the end is below it, and leads farther. Work-item: one. */
 __kernel void judge_share(uint count, const __global float* sums_start, const __global float* sums_end, uint has_tets,
                           const __global float* tet_sums, __global float* share) {
-  if (get_global_id(0) != 0) return;
+  if (get_global_id(0) != 0 || share[0] == 0.0f) return;
   const float start = sum_of(count, sums_start);
-  const float end = sum_of(count, sums_end) + sum_of(has_tets * count, tet_sums);
-  if (!(fabs(end) <= MOST_LEFT * start)) share[0] = 0.0f;
+  const float left = (sum_of(count, sums_end) + sum_of(has_tets * count, tet_sums)) / start;
+  if (!(left >= -MOST_LEFT && left < INFINITY)) {
+    share[0] = 0.0f;
+  } else if (left > MOST_LEFT && share[0] < 1.0f) {
+    share[0] += (1.0f - share[0]) * left / (left - share[1]);
+  }
 }

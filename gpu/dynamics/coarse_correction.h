@@ -21,15 +21,15 @@ namespace palpate::gpu {
 
 /// Carries what sweeps leave over the whole body at once: information travels by one ring of vertices a sweep, so that fine or stiff bodies
 /// would need hundreds. A correction is a move of all vertices in the space of a CoarseLattice, worked out from the forces that are left,
-/// and as long as the force along it tells. One on whose way something stiff comes or goes is given up.
+/// and as long as the force along it tells. One on whose way something stiff pushes back is given up.
 ///
 /// What a contact or an anchor acts on is left where it is.
 ///
-/// Guarantees: where no bound cuts it short, a correction does not raise the energy of the step as far as that is quadratic along it; one
-/// that would begin uphill is not made. With bounds it goes the way of all moves between detections, so nothing passes through anything.
-/// Edits change what it gains, never where the sweeps end. Cost: one evaluation of all forces and two along the moves, and one product with
-/// a dense matrix or a V-cycle. Thread: one at a time. Determinism: same calls and tuning, same bits. No blocking calls but at edits, for
-/// the state and with a tolerance.
+/// Guarantees: where no bound cuts it short, a correction does not raise the energy of the step as far as that is quadratic along it, or
+/// grows ever steeper; one that would begin uphill is not made. With bounds it goes the way of all moves between detections, so nothing
+/// passes through anything. Edits change what it gains, never where the sweeps end. Cost: one evaluation of all forces and two along the
+/// moves, and one product with a dense matrix or a V-cycle. Thread: one at a time. Determinism: same calls and tuning, same bits. No
+/// blocking calls but at edits, for the state and with a tolerance.
 class CoarseCorrection {
  public:
   /// Keeps a reference to `layout`. Errors: ResourceExhausted.

@@ -16,6 +16,7 @@
 #include "tests/gpu/dynamics/surface_models.h"
 #include "tests/gpu/dynamics/tissue_models.h"
 #include "tests/support/device_test.h"
+#include "tests/support/newton_statics.h"
 
 namespace palpate::gpu {
 namespace {
@@ -24,6 +25,8 @@ using Eigen::Matrix3d;
 using Eigen::MatrixXd;
 using Eigen::Vector3d;
 using Eigen::VectorXd;
+using test::NewtonStatics;
+using test::OracleBody;
 
 constexpr double kDt = 1.0 / 120;
 constexpr double kLength_m = 0.16;
@@ -671,6 +674,38 @@ TEST_F(CoarseResidualTest, FallsWhateverTheSize) {
   Compare(k10000, 5000, 3e-3, 0.05);
   Compare(k10000, 30000, 1e-2, 0.02);
   Compare(k10000, 1e6, 3e-2, 0.1);  // what rounding leaves: more sweeps do not gain more
+}
+
+// Moves of nodes are straight: of a slender body that turns far in a step they stretch it, and the force along them falls late on the way.
+TEST_F(CoarseSolverTest, SlenderBodiesHangInLargeStepsAsNewtonsMethodFindsThem) {
+  TissueModel model = BoxModel({40, 4, 4}, {0.2, 0.02, 0.02}, {0, 0, 0}, {.young_modulus_pa = 5e5, .poisson_ratio = 0.45});
+  OracleBody body;
+  body.young_modulus_pa = 5e5;
+  body.poisson_ratio = 0.45;
+  body.density_kg_per_m3 = 1000;
+  for (const auto& r : model.rest_m) body.rest_m.emplace_back(r[0], r[1], r[2]);
+  for (const TissueTet& tet : model.tets) body.tets.push_back(tet.vertices);
+  NewtonStatics oracle(body);
+  for (size_t v = 0; v < model.rest_m.size(); ++v) {
+    model.fixed[v] = model.rest_m[v][0] == 0;
+    oracle.load_n[v] = {0, 0, -9.81 * oracle.mass_kg[v]};
+    for (int axis = 0; axis < 3; ++axis) oracle.held[3 * v + axis] = model.fixed[v];
+  }
+  EXPECT_LT(oracle.Solve(60, 1e-8), 1e-8);
+  const TissueOptions options{.dt_s = 0.1, .iterations = 100, .acceleration = 0.85, .coarse_nodes = 1000};
+  PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver,
+                      TissueSolver::Create(context(), model, options, {}, {}, TissueTuning::For(context()->device())));
+  for (int i = 0; i < 40; ++i) PALPATE_ASSERT_OK(solver->Step({}).status());
+  std::vector<float> x(3 * model.rest_m.size());
+  PALPATE_ASSERT_OK(solver->ReadPositions(x));
+  double worst_m = 0, sag_m = 0;
+  for (size_t v = 0; v < model.rest_m.size(); ++v) {
+    worst_m = std::max(worst_m, (Vector3d(x[3 * v], x[3 * v + 1], x[3 * v + 2]) - oracle.x_m[v]).norm());
+    sag_m = std::max(sag_m, body.rest_m[v].z() - oracle.x_m[v].z());
+  }
+  printf("sag %.2f mm, farthest vertex %.3f mm off\n", sag_m * 1e3, worst_m * 1e3);
+  EXPECT_GT(sag_m, 0.03) << "it turns far";
+  EXPECT_LT(worst_m, 1e-3 * sag_m);
 }
 
 TEST_F(CoarseResidualTest, SlowFallsWhateverTheSize) {

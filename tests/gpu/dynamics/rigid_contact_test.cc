@@ -119,6 +119,28 @@ TEST_F(RigidContactTest, ABoxFallsOnAStaticBoxAndStays) {
   EXPECT_NEAR(force.z(), 2000 * 0.06 * 0.04 * 0.02 * 9.81, 0.05) << "what it rests on carries its weight";
 }
 
+TEST_F(RigidContactTest, APlatformThatIsDrivenCarriesABox) {
+  TissueModel scene;
+  AddBox(&scene, {0.4, 0.4, 0.05}, {0, 0, -0.025}, Quaterniond::Identity(), 0);
+  AddBox(&scene, {0.1, 0.1, 0.01}, {0, 0, 0.007}, Quaterniond::Identity(), 0);
+  AddBox(&scene, {0.03, 0.03, 0.02}, {0, 0, 0.0235}, Quaterniond::Identity(), 1000);
+  TissueDrivenRegion platform;
+  platform.vertices.resize(8);
+  std::iota(platform.vertices.begin(), platform.vertices.end(), 8U);
+  platform.velocity_m_per_s = {0.05, 0, 0.1};
+  platform.duration_s = 0.5;
+  scene.driven = {platform};
+  Make(scene, Options());
+  if (HasFatalFailure()) return;
+  for (int i = 0; i < 120; ++i) {
+    ASSERT_EQ(Step().bad_vertices, 0U);
+    ASSERT_EQ(Intersections(), 0U) << "step " << i;
+  }
+  EXPECT_NEAR(Positions()[8].z(), 0.002 + 0.05, 1e-4) << "the platform is up";
+  EXPECT_NEAR(Center(0).z(), 0.0225 + 0.05, 0.0015) << "and the box on it";
+  EXPECT_NEAR(Center(0).x(), 0.025, 0.004) << "held by friction";
+}
+
 TEST_F(RigidContactTest, AFastThinPlateDoesNotTunnel) {
   for (const double speed : {5.0, 40.0}) {
     TissueModel scene;
