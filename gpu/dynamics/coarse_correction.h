@@ -49,7 +49,8 @@ class CoarseCorrection {
   absl::StatusOr<bool> Correct(Queue& queue, const TissueBuffers& tissue, ToolContacts& tools, TissueSweeps& sweeps);
 
   /// For tests. Forces that the last correction began with, at solved nodes and turned to the rest shape (of parts with stencils what
-  /// smoothing left of them): three floats a node, parts padded to CoarsePart::row_floats; and the share of its moves that it took.
+  /// smoothing left of them): three floats a node, parts padded to CoarsePart::row_floats. share(): [2], the share of its moves that it
+  /// took, and the force along them at their end over that at their start.
   const DeviceBuffer<Float4>& forces() const { return forces_; }
   const DeviceBuffer<float>& node_forces() const { return node_force_; }
   const DeviceBuffer<Float4>& rotations() const { return rotations_; }
