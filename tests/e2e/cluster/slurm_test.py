@@ -17,7 +17,7 @@ import local_slurm
 
 PALPATE, ROOT = "", pathlib.Path()
 SKIPPED = 77
-TASKS = 12  # twice those that are interrupted
+TASKS = 16  # 6 are to be interrupted, and some end before that
 STEPS = 1000
 LIMIT_S = 600
 
@@ -74,6 +74,13 @@ def is_asked_to_end(process):
     return not fields["State"].startswith("T") or int(fields["ShdPnd"], 16) >> (signal.SIGTERM - 1) & 1 == 1
 
 
+def is_running(process):
+    try:
+        return status(process)["State"][0] not in "ZX"
+    except ProcessLookupError:
+        return False
+
+
 class SlurmTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -104,9 +111,7 @@ class SlurmTest(unittest.TestCase):
         done = {"killed": [], "requeued": [], "out of time": []}
 
         def act(way, element, process):
-            if way == "killed":
-                os.kill(process, signal.SIGKILL)
-                return
+            """Errors: ProcessLookupError, FileNotFoundError (the task has ended before that)."""
             # On a busy machine a request can take longer than the rest of a task: it stands still meanwhile.
             shell = int(status(process)["PPid"])
             os.kill(process, signal.SIGSTOP)
@@ -114,14 +119,21 @@ class SlurmTest(unittest.TestCase):
             if element not in self.processes(folder):
                 os.kill(process, signal.SIGCONT)
                 raise ProcessLookupError
+            if way == "killed":
+                os.kill(process, signal.SIGKILL)
+                return
             if way == "requeued":
-                slurm.call("scontrol", "requeue", f"{array}_{element}")  # Slurm lets it go on, too
+                slurm.call("scontrol", "requeue", f"{array}_{element}")  # Slurm lets it go on, and only then has it end
             else:
                 # What --signal=B:USR1@... has Slurm do; it looks at time limits twice a minute, too rarely for a test.
                 os.kill(shell, signal.SIGUSR1)
             wait_while(lambda: not is_asked_to_end(process))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGCONT)
+            wait_while(lambda: is_running(process), limit_s=LIMIT_S)
+            summary = folder / f"task-{element:06d}/summary.json"
+            if summary.exists() and json.loads(summary.read_text())["provenance"]["interruptions"] == 0:
+                raise ProcessLookupError
 
         tried = set()
         while any(len(elements) < 2 for elements in done.values()):
@@ -171,12 +183,12 @@ class SlurmTest(unittest.TestCase):
 
     def test_elements_share_out_the_tasks(self):
         folder = self.expand("shared", 1)
-        palpate("job", "submit", folder, "--slurm", "--tasks-per-process", 5, "--palpate", "echo ran", "-o", self.folder / "scripts")
+        palpate("job", "submit", folder, "--slurm", "--tasks-per-process", 6, "--palpate", "echo ran", "-o", self.folder / "scripts")
         script = (self.folder / "scripts/array.sbatch").read_text()
         last = int(re.search(r"^#SBATCH --array=0-(\d+)$", script, re.MULTILINE)[1])
         ran = [subprocess.run(["bash", self.folder / "scripts/array.sbatch"], capture_output=True, text=True, check=True,
                               env={**os.environ, "SLURM_ARRAY_TASK_ID": str(element)}).stdout.split() for element in range(last + 1)]
-        self.assertEqual(ran, [["ran", "job", "run", str(folder), "--tasks", tasks] for tasks in ("0-4", "5-9", "10-11")])
+        self.assertEqual(ran, [["ran", "job", "run", str(folder), "--tasks", tasks] for tasks in ("0-5", "6-11", "12-15")])
 
     def test_what_it_writes_is_what_was_asked_for(self):
         folder = self.expand("a 'quoted' $folder 100%", 1)
