@@ -26,8 +26,9 @@ absl::Status ElasticEnergySum::Init(Queue& queue, const TissueLayout& layout, co
 absl::StatusOr<double> ElasticEnergySum::At(Queue& queue, const TissueBuffers& tissue, const TissueLayout& layout) {
   if (layout.HasRotatedEnergies()) {
     PALPATE_RETURN_IF_ERROR(queue.Copy(tissue.rotations, rotations_, layout.tet_count));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(extract_rotations_, {layout.BatchesOfTets(), 0}, Arg("p", tissue.params), Arg("x", tissue.x),
-                                         Arg("tets", tissue.tets), Arg("tet_rest", tissue.tet_rest), Arg("rotations", rotations_)));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(extract_rotations_, {layout.BatchesOfTets(), 0}, Arg("gate", BufferView<uint32_t>{}),
+                                         Arg("p", tissue.params), Arg("x", tissue.x), Arg("tets", tissue.tets),
+                                         Arg("tet_rest", tissue.tet_rest), Arg("rotations", rotations_)));
   }
   PALPATE_RETURN_IF_ERROR(queue.Launch(sum_, range_, Arg("p", tissue.params), Arg("lanes", layout.lanes),
                                        Arg("corner_reals", layout.corner_reals), Arg("x", tissue.x), Arg("block_range", tissue.block_range),

@@ -25,6 +25,8 @@
                                               upper bits
      corner_strain  [b][7][lanes]             C = F^T F at the start of the step and the viscosity/dt that acts in it (only with
                                               PALPATE_VISCOUS)
+     corner_turns   [b][4][lanes]             rotation of F as the sweeps of the step follow it, as a quaternion (only with energies that
+                                              read it)
    Padding lanes have zero gradients and zero moduli, so they add exact zeros. */
 /* clang-format on */
 #include "gpu/shared/dynamics_types.h"
@@ -51,6 +53,7 @@
 #include "gpu/dynamics/contact.clh"
 #include "gpu/dynamics/displacement_bounds.clh"
 #include "gpu/dynamics/elasticity.clh"
+#include "gpu/dynamics/rotations.clh"
 #include "gpu/dynamics/surface_contact.clh"
 
 #define CORNER_REALS (PALPATE_FIBERS ? 18 : 12)
@@ -181,16 +184,18 @@ static inline RSym load_strain(const __global float* known) {
 }
 #endif
 
-/* Adds the elastic and viscous terms of one block of corners. */
+/* Adds the elastic and viscous terms of one block of corners. Where energies read rotations, they follow F in corner_turns; with none of
+   these, they are those of `rotations`. */
 static inline void add_block(float lambda_cap, const __global float4* x, float4 xi, uint block, const __global float* corner_real,
                              const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations,
-                             RVec* force, RSym* hessian) {
+                             __global float* corner_turns, RVec* force, RSym* hessian) {
   const __global float* real = corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES;
   const __global uint* index = corner_index + (size_t)block * 4 * PALPATE_LANES;
   const __global uint* tet = index + 3 * PALPATE_LANES;
   (void)tet; /* which of these are read depends on the build options */
   (void)corner_strain;
   (void)rotations;
+  (void)corner_turns;
   RCorner corner;
   corner.f = deformation(x, xi, real, index, &corner.g);
   corner.row_a = load_vec(real, 0);
@@ -206,7 +211,11 @@ static inline void add_block(float lambda_cap, const __global float4* x, float4 
   corner.fibers.shear_v = LOAD_R(real + 17 * PALPATE_LANES);
 #endif
 #if PALPATE_ENERGY_MASK & PALPATE_ROTATED_ENERGIES
-  corner.r = gather_rotation(rotations, tet);
+  if (corner_turns) {
+    corner.r = follow_rotation(&corner.f, corner_turns + (size_t)block * 4 * PALPATE_LANES);
+  } else {
+    corner.r = gather_rotation(rotations, tet);
+  }
 #endif
 #define ADD_ENERGY(name, Name, api, code, text) \
   if ((PALPATE_ENERGY_MASK >> code & 1u) != 0u) add_##name##_corner(&corner, lanes_of(tet, code), force, hessian);
@@ -414,7 +423,8 @@ static inline bool add_surface_contacts(const __global SurfaceParams* sp, uint v
 /* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles, and the pull of its goal at the first. */
 static inline Block elastic_block(const __global StepParams* p, uint v, uint lane, const __global float4* x,
                                   const __global uint2* block_range, const __global float* corner_real, const __global uint* corner_index,
-                                  const __global float* corner_strain, const __global float4* rotations SHAPE_ARGS SHELL_ARGS SMOOTHING_ARGS) {
+                                  const __global float* corner_strain, const __global float4* rotations,
+                                  __global float* corner_turns SHAPE_ARGS SHELL_ARGS SMOOTHING_ARGS) {
   const float4 xi = x[v];
   RVec force;
   force.x = force.y = force.z = SPLAT(0.0f);
@@ -427,7 +437,7 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
   const uint2 blocks = block_range[v];
 #endif
   for (uint block = blocks.x + lane; block < blocks.y; block += PALPATE_TEAM) {
-    add_block(p->lambda_cap, x, xi, block, corner_real, corner_index, corner_strain, rotations, &force, &h);
+    add_block(p->lambda_cap, x, xi, block, corner_real, corner_index, corner_strain, rotations, corner_turns, &force, &h);
   }
 #if PALPATE_SHELL
   add_shells(v, lane, x, xi SHELL_VALUES, &force, &h);
@@ -566,12 +576,6 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
                corner_strain + (size_t)block * 7 * PALPATE_LANES);
 }
 
-#if PALPATE_LANES == 1
-#define ANY_LANE(m) ((m) != 0)
-#else
-#define ANY_LANE(m) any(m)
-#endif
-
 /* F of the tets first .. first + lanes - 1 (the last one where there are fewer), and which of these are no free places. */
 static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first, uint last, const __global float4* x,
                                                                       const __global uint4* tets, const __global float4* tet_rest,
@@ -613,98 +617,33 @@ static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first
   return f;
 }
 
-typedef struct {
-  PALPATE_R x, y, z, w;
-} RQuaternion;
-
-/* One step of *q towards the rotation of the polar decomposition of f, in the lanes of `moving`, from which those drop out that are there.
-   Newton: (trace P I - sym P) omega = torque, P = F R^T. Away from a solution, and where that matrix is not safely positive definite, the
-   step of Mueller, Bender, Chentanez, Macklin 2016, which gains a factor of 3 only near the rest shape but leads there from anywhere. */
-static inline void turn_towards(const RMat* f, RQuaternion* q, LANE_INT* moving) {
-  const RMat r = rotation_of(q->x, q->y, q->z, q->w);
-  const PALPATE_R pxx = f->xx * r.xx + f->xy * r.xy + f->xz * r.xz;
-  const PALPATE_R pxy = f->xx * r.yx + f->xy * r.yy + f->xz * r.yz;
-  const PALPATE_R pxz = f->xx * r.zx + f->xy * r.zy + f->xz * r.zz;
-  const PALPATE_R pyx = f->yx * r.xx + f->yy * r.xy + f->yz * r.xz;
-  const PALPATE_R pyy = f->yx * r.yx + f->yy * r.yy + f->yz * r.yz;
-  const PALPATE_R pyz = f->yx * r.zx + f->yy * r.zy + f->yz * r.zz;
-  const PALPATE_R pzx = f->zx * r.xx + f->zy * r.xy + f->zz * r.xz;
-  const PALPATE_R pzy = f->zx * r.yx + f->zy * r.yy + f->zz * r.yz;
-  const PALPATE_R pzz = f->zx * r.zx + f->zy * r.zy + f->zz * r.zz;
-  RVec torque;
-  torque.x = pzy - pyz;
-  torque.y = pxz - pzx;
-  torque.z = pyx - pxy;
-  const PALPATE_R trace = pxx + pyy + pzz;
-  const PALPATE_R kxx = trace - pxx, kyy = trace - pyy, kzz = trace - pzz;
-  const PALPATE_R kxy = -0.5f * (pxy + pyx), kxz = -0.5f * (pxz + pzx), kyz = -0.5f * (pyz + pzy);
-  const PALPATE_R cxx = kyy * kzz - kyz * kyz, cxy = kxz * kyz - kxy * kzz, cxz = kxy * kyz - kxz * kyy;
-  const PALPATE_R cyy = kxx * kzz - kxz * kxz, cyz = kxy * kxz - kxx * kyz, czz = kxx * kyy - kxy * kxy;
-  const PALPATE_R det = kxx * cxx + kxy * cxy + kxz * cxz;
-  const LANE_INT is_safe = (trace > 0.0f) & (kxx > 0.0f) & (czz > 0.0f) & (det > 1e-3f * trace * trace * trace);
-  const PALPATE_R inverse = 1.0f / select(SPLAT(1.0f), det, is_safe);
-  RVec newton;
-  newton.x = (cxx * torque.x + cxy * torque.y + cxz * torque.z) * inverse;
-  newton.y = (cxy * torque.x + cyy * torque.y + cyz * torque.z) * inverse;
-  newton.z = (cxz * torque.x + cyz * torque.y + czz * torque.z) * inverse;
-  const LANE_INT is_newton = is_safe & (dot_r(&newton, &newton) < 0.25f);
-  const PALPATE_R slow = 1.0f / (fabs(trace) + 1e-9f);
-  RVec omega;
-  omega.x = select(torque.x * slow, newton.x, is_newton);
-  omega.y = select(torque.y * slow, newton.y, is_newton);
-  omega.z = select(torque.z * slow, newton.z, is_newton);
-  const PALPATE_R angle_sq = dot_r(&omega, &omega);
-  *moving &= angle_sq >= 1e-14f;
-  /* q <- (omega / 2, 1) q, normalised: by the angle 2 atan(|omega| / 2), which is |omega| up to its third power. */
-  const PALPATE_R hx = 0.5f * omega.x, hy = 0.5f * omega.y, hz = 0.5f * omega.z;
-  RQuaternion n;
-  n.x = q->x + hx * q->w + hy * q->z - hz * q->y;
-  n.y = q->y + hy * q->w + hz * q->x - hx * q->z;
-  n.z = q->z + hz * q->w + hx * q->y - hy * q->x;
-  n.w = q->w - hx * q->x - hy * q->y - hz * q->z;
-  const PALPATE_R scale = 1.0f / sqrt(n.x * n.x + n.y * n.y + n.z * n.z + n.w * n.w);
-  q->x = select(q->x, n.x * scale, *moving);
-  q->y = select(q->y, n.y * scale, *moving);
-  q->z = select(q->z, n.z * scale, *moving);
-  q->w = select(q->w, n.w * scale, *moving);
-  *moving &= (is_newton & (angle_sq < 1e-6f)) == 0; /* what is left then is some 1e-6, its square */
-}
-
-/* Rotations of the polar decomposition of f, from their last values, for the entries first to last in the lanes of `moving`. */
-static inline void find_rotations(const RMat* f, uint first, uint last, LANE_INT moving, __global float4* rotations) {
-  float known[4][PALPATE_LANES];
-#pragma unroll
-  for (uint l = 0; l < PALPATE_LANES; ++l) {
-    float4 q = rotations[min(first + l, last)];
-    if (!(fabs(dot(q, q) - 1.0f) < 0.01f)) q = (float4)(0.0f, 0.0f, 0.0f, 1.0f); /* lost in a step that was rolled back */
-    known[0][l] = q.x, known[1][l] = q.y, known[2][l] = q.z, known[3][l] = q.w;
-  }
-  RQuaternion q;
-  q.x = LOAD_R(known[0]);
-  q.y = LOAD_R(known[1]);
-  q.z = LOAD_R(known[2]);
-  q.w = LOAD_R(known[3]);
-  for (int iteration = 0; iteration < 40 && ANY_LANE(moving); ++iteration) turn_towards(f, &q, &moving);
-  STORE_R(q.x, known[0]);
-  STORE_R(q.y, known[1]);
-  STORE_R(q.z, known[2]);
-  STORE_R(q.w, known[3]);
-#pragma unroll
-  for (uint l = 0; l < PALPATE_LANES; ++l) {
-    if (first + l <= last) rotations[first + l] = (float4)(known[0][l], known[1][l], known[2][l], known[3][l]);
-  }
-}
-
 /* Rotation of the polar decomposition of each tet's F, from its last value: always a proper rotation, also for flat and inverted tets.
-   Work-item: PALPATE_LANES tets; what one gets does not depend on its neighbours. tet_rest: rows of Dm^-1, three float4 a tet. */
-__kernel void extract_rotations(const __global StepParams* p, const __global float4* x, const __global uint4* tets,
-                                const __global float4* tet_rest, __global float4* rotations) {
+   Work-item: PALPATE_LANES tets; what one gets does not depend on its neighbours. tet_rest: rows of Dm^-1, three float4 a tet. gate: null,
+   or nothing is done where it is closed. */
+__kernel void extract_rotations(const __global uint* gate, const __global StepParams* p, const __global float4* x,
+                                const __global uint4* tets, const __global float4* tet_rest, __global float4* rotations) {
   const uint first = (uint)get_global_id(0) * PALPATE_LANES;
-  if (first >= p->tet_count) return;
+  if (first >= p->tet_count || (gate && gate[0] != 0)) return;
   const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
   LANE_INT moving;
   const RMat f = deformation_of_tets(first, last, x, tets, tet_rest, &moving);
   find_rotations(&f, first, last, moving, rotations);
+}
+
+/* Start of the sweeps of a step: corner_turns are the rotations of the tets. Work-item: block of corners. */
+__kernel void turn_corners(uint block_count, const __global uint* corner_index, const __global float4* rotations,
+                           __global float* corner_turns) {
+  const uint block = (uint)get_global_id(0);
+  if (block >= block_count) return;
+  const __global uint* tet = corner_index + ((size_t)block * 4 + 3) * PALPATE_LANES;
+  __global float* turns = corner_turns + (size_t)block * 4 * PALPATE_LANES;
+  for (uint l = 0; l < PALPATE_LANES; ++l) {
+    const float4 q = rotations[tet[l] & PALPATE_TET_MASK];
+    turns[l] = q.x;
+    turns[PALPATE_LANES + l] = q.y;
+    turns[2 * PALPATE_LANES + l] = q.z;
+    turns[3 * PALPATE_LANES + l] = q.w;
+  }
 }
 
 #if PALPATE_SMOOTHING
@@ -735,13 +674,13 @@ __kernel void turn_domains(uint domain_count, const __global float4* domain_f, _
 #define VERTEX_ARGS                                                                                                                        \
   const __global StepParams *p, uint first, uint count, __global float4 *x, const __global float4 *x_start, const __global float4 *y,      \
       const __global float *mass, const __global uint2 *block_range, const __global float *corner_real, const __global uint *corner_index, \
-      const __global float *corner_strain, const __global float4 *rotations, const __global uint2 *vertex_triangle_range,                  \
+      const __global float *corner_strain, __global float *corner_turns, const __global uint2 *vertex_triangle_range,                      \
       const __global uint *vertex_triangles, const __global uint4 *triangles, const __global uint *triangle_colliders,                     \
       const __global ToolContact *contacts, const __global Collider *colliders, const __global PlaneObstacle *obstacles,                   \
       const __global uint *anchor_begin, const __global Anchor *anchors, __global uchar *touched,                                          \
       const __global uint *held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS SHELL_ARGS SMOOTHING_ARGS
 #define VERTEX_VALUES(first, count)                                                                                              \
-  p, first, count, x, x_start, y, mass, block_range, corner_real, corner_index, corner_strain, rotations, vertex_triangle_range, \
+  p, first, count, x, x_start, y, mass, block_range, corner_real, corner_index, corner_strain, corner_turns, vertex_triangle_range, \
       vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles, anchor_begin, anchors, touched,           \
       held_axes SURFACE_VALUES BOUND_VALUES SHAPE_VALUES MOVE_VALUES SHELL_VALUES SMOOTHING_VALUES
 
@@ -753,11 +692,13 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
   if (item >= count) return;
   const uint v = first + item;
   if (mass[v] == 0.0f) return; /* an empty slot */
-  Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
+  Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, (const __global float4*)0,
+                          corner_turns SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
 #else
   const uint lane = (uint)get_local_id(0) % PALPATE_TEAM;
   const uint v = first + min(item, count - 1);
-  Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
+  Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, (const __global float4*)0,
+                          corner_turns SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
   b = sum_of_team(sums + (uint)get_local_id(0), (uint)get_local_size(0), lane, PALPATE_TEAM, b);
   if (lane != 0 || item >= count || mass[v] == 0.0f) return;
 #endif
@@ -1009,8 +950,9 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
   b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
   if (parts & 1u) {
     for (uint lane = 0; lane < PALPATE_TEAM; ++lane) {
-      b.force +=
-          elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES).force;
+      b.force += elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations,
+                               (__global float*)0 SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES)
+                     .force;
     }
 #if PALPATE_VOLUME
     const uint entry = vertex_entry[v];

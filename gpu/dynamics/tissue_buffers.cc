@@ -27,6 +27,7 @@ absl::StatusOr<TissueBuffers> TissueBuffers::Create(Queue& queue, const TissueLa
   const size_t n = layout.vertex_count;
   const size_t history = has_history ? n : 0;
   const size_t strains = layout.has_viscosity ? layout.block_vertex.size() * 7 * layout.lanes : 0;
+  const size_t turns = layout.HasRotatedEnergies() ? layout.block_vertex.size() * 4 * layout.lanes : 0;
   const std::vector<Float4> rotations(layout.HasRotatedEnergies() ? layout.tets.size() : 0, kNotTurned);
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.params, std::vector<StepParams>{params}, "params"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.x, layout.rest_m.values(), "positions"));
@@ -51,6 +52,7 @@ absl::StatusOr<TissueBuffers> TissueBuffers::Create(Queue& queue, const TissueLa
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.tet_rest, layout.tet_rest, "tet_rest"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.tet_moduli, layout.tet_moduli, "tet_moduli"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.rotations, rotations, "rotations"));
+  PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.corner_turns, turns, "corner_turns"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.triangles, layout.triangles, "triangles"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.vertex_triangle_range, layout.vertex_triangle_range.values(), "vertex_triangle_range"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.vertex_triangles, layout.vertex_triangles, "vertex_triangles"));
@@ -95,7 +97,7 @@ size_t TissueBuffers::device_bytes() const {
   const auto add = [&](const auto&... buffers) { sum += (buffers.size_bytes() + ...); };
   add(params, x, x_start, y, velocity, velocity_before, x_before, x_before2, touched, gate, mass, mass_damping, original_index, held_axes);
   add(block_range, vertex_triangle_range, block_vertex, corner_index, vertex_triangles, corner_real, corner_strain, tets, triangles);
-  add(tet_rest, tet_moduli, rotations);
+  add(tet_rest, tet_moduli, rotations, corner_turns);
   return sum;
 }
 

@@ -37,7 +37,8 @@ struct TissueBuffers {
   DeviceBuffer<float> corner_strain;  ///< at the start of the step, for viscosity; empty without
   DeviceBuffer<UInt4> tets, triangles;
   DeviceBuffer<Float4> tet_rest, tet_moduli;
-  DeviceBuffer<Float4> rotations;  ///< [tet] quaternions of corotated tets; empty without
+  DeviceBuffer<Float4> rotations;    ///< [tet] quaternions of corotated tets; empty without
+  DeviceBuffer<float> corner_turns;  ///< those of corners, which follow the sweeps of a step; empty without
 
   /// All of a layout, at rest. `has_history`: there are x_before and x_before2. Errors: ResourceExhausted.
   static absl::StatusOr<TissueBuffers> Create(Queue& queue, const TissueLayout& layout, const StepParams& params, bool has_history);

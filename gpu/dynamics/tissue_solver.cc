@@ -143,7 +143,7 @@ absl::StatusOr<std::optional<SweptSurfaces>> TissueSolver::Impl::Predict() {
 
 absl::Status TissueSolver::Impl::BeginSweeps() {
   sweep_count_ = 0;
-  sweeps_.BeginSweeps();
+  PALPATE_RETURN_IF_ERROR(sweeps_.BeginSweeps(*queue_));
   return correction_ && !recovery_.active() ? correction_->Begin(*queue_, tissue_) : absl::OkStatus();
 }
 
@@ -259,7 +259,7 @@ absl::Status TissueSolver::Impl::SettleRigid(std::optional<SweptSurfaces>& swept
 absl::Status TissueSolver::Impl::BeforeSweep(std::optional<SweptSurfaces>& swept) {
   PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));
   PALPATE_RETURN_IF_ERROR(tools_.Update(*queue_, tissue_));
-  PALPATE_RETURN_IF_ERROR(sweeps_.Update(*queue_, tissue_));
+  PALPATE_RETURN_IF_ERROR(sweeps_.UpdateForSweep(*queue_, tissue_));
   if (swept) PALPATE_RETURN_IF_ERROR(swept->BeforeSweep(*queue_));
   return BindNewPairs();
 }
@@ -300,7 +300,7 @@ absl::Status TissueSolver::Impl::SweepInPhases(std::optional<SweptSurfaces>& swe
   const bool has_more = !loads_.empty() || sweeps_.UpdatesEachSweep();
   for (uint32_t done = 0; done < count; done += has_more ? 1 : count) {
     PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));
-    PALPATE_RETURN_IF_ERROR(sweeps_.Update(*queue_, tissue_));
+    PALPATE_RETURN_IF_ERROR(sweeps_.UpdateForSweep(*queue_, tissue_));
     PALPATE_RETURN_IF_ERROR(sweeps_.RunPhases(*queue_, parts, has_more ? 1 : count, surface_.get()));
   }
   return absl::OkStatus();
@@ -315,6 +315,7 @@ absl::Status TissueSolver::Impl::CorrectNurbs(std::optional<SweptSurfaces>& swep
 
 absl::StatusOr<double> TissueSolver::Impl::Residual(std::optional<SweptSurfaces>& swept) {
   PALPATE_RETURN_IF_ERROR(BeforeSweep(swept));
+  PALPATE_RETURN_IF_ERROR(sweeps_.Update(*queue_, tissue_));
   std::vector<Float4> forces_n(layout_.vertex_count);
   PALPATE_RETURN_IF_ERROR(sweeps_.ReadForces(*queue_, tissue_, kAllForces, forces_n));
   double sum = 0;

@@ -83,7 +83,7 @@ absl::Status TissueSolver::Impl::LoadState(StateReader& archive) {
 absl::Status TissueSolver::Impl::SaveBuffers(StateWriter& archive) {
   [[maybe_unused]] auto& [params, x, x_start, y, velocity, velocity_before, x_before, x_before2, touched, gate, mass, mass_damping,
                           original_index, held_axes, block_range, vertex_triangle_range, block_vertex, corner_index, vertex_triangles,
-                          corner_real, corner_strain, tets, triangles, tet_rest, tet_moduli, rotations] = tissue_;
+                          corner_real, corner_strain, tets, triangles, tet_rest, tet_moduli, rotations, corner_turns] = tissue_;
   archive.Enter("TissueBuffers");
   PALPATE_RETURN_IF_ERROR(SaveBuffer(*queue_, x, archive));
   PALPATE_RETURN_IF_ERROR(SaveBuffer(*queue_, velocity, archive));

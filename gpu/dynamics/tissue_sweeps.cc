@@ -103,15 +103,17 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
               {"PALPATE_SMOOTHING", flag(smoothing_ != nullptr)},
               {"PALPATE_SHELL", absl::StrCat(layout_.shell.mask, "u")}};
   constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {
-      {&TissueSweeps::start_strain_, "start_strain"}, {&TissueSweeps::extract_rotations_, "extract_rotations"},
-      {&TissueSweeps::solve_color_, "solve_color"},   {&TissueSweeps::vertex_forces_, "vertex_forces"},
-      {&TissueSweeps::accelerate_, "accelerate"},     {&TissueSweeps::move_along_, "move_along"},
-      {&TissueSweeps::start_tets_, "start_tets"},     {&TissueSweeps::begin_line_, "begin_line"},
-      {&TissueSweeps::work_on_line_, "work_on_line"}, {&TissueSweeps::keep_volumes_, "keep_volumes"},
-      {&TissueSweeps::run_phases_, "run_phases"}};
+      {&TissueSweeps::start_strain_, "start_strain"},   {&TissueSweeps::extract_rotations_, "extract_rotations"},
+      {&TissueSweeps::turn_corners_, "turn_corners"},   {&TissueSweeps::solve_color_, "solve_color"},
+      {&TissueSweeps::vertex_forces_, "vertex_forces"}, {&TissueSweeps::accelerate_, "accelerate"},
+      {&TissueSweeps::move_along_, "move_along"},       {&TissueSweeps::start_tets_, "start_tets"},
+      {&TissueSweeps::begin_line_, "begin_line"},       {&TissueSweeps::work_on_line_, "work_on_line"},
+      {&TissueSweeps::keep_volumes_, "keep_volumes"},   {&TissueSweeps::run_phases_, "run_phases"}};
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
     if (kernel == &TissueSweeps::keep_volumes_ && !volumes_) continue;
+    const bool is_of_rotations = kernel == &TissueSweeps::extract_rotations_ || kernel == &TissueSweeps::turn_corners_;
+    if (is_of_rotations && !layout_.HasRotatedEnergies()) continue;
     if (kernel == &TissueSweeps::run_phases_ && !HasPhases()) continue;
     if (kernel == &TissueSweeps::move_along_ && !moves_along_) continue;
     const bool is_of_line =
@@ -130,25 +132,31 @@ absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const
   PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count), Arg("x_start", tissue.x_start),
                                              Arg("block_vertex", tissue.block_vertex), Arg("corner_real", tissue.corner_real),
                                              Arg("corner_index", tissue.corner_index), Arg("corner_strain", tissue.corner_strain)));
-  PALPATE_RETURN_IF_ERROR(extract_rotations_.Bind(Arg("p", tissue.params), Arg("x", tissue.x), Arg("tets", tissue.tets),
-                                                  Arg("tet_rest", tissue.tet_rest), Arg("rotations", tissue.rotations)));
+  if (layout_.HasRotatedEnergies()) {
+    PALPATE_RETURN_IF_ERROR(extract_rotations_.Bind(Arg("gate", tissue.gate), Arg("p", tissue.params), Arg("x", tissue.x),
+                                                    Arg("tets", tissue.tets), Arg("tet_rest", tissue.tet_rest),
+                                                    Arg("rotations", tissue.rotations)));
+    PALPATE_RETURN_IF_ERROR(turn_corners_.Bind(Arg("block_count", layout_.block_count), Arg("corner_index", tissue.corner_index),
+                                               Arg("rotations", tissue.rotations), Arg("corner_turns", tissue.corner_turns)));
+  }
   for (Kernel* kernel : {&solve_color_, &vertex_forces_}) {
     PALPATE_RETURN_IF_ERROR(kernel->Bind(
         Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_start", tissue.x_start), Arg("y", tissue.y), Arg("mass", tissue.mass),
         Arg("block_range", tissue.block_range), Arg("corner_real", tissue.corner_real), Arg("corner_index", tissue.corner_index),
-        Arg("corner_strain", tissue.corner_strain), Arg("rotations", tissue.rotations),
-        Arg("vertex_triangle_range", tissue.vertex_triangle_range), Arg("vertex_triangles", tissue.vertex_triangles),
-        Arg("triangles", tissue.triangles), Arg("triangle_colliders", tools.triangle_colliders()), Arg("contacts", tools.contacts()),
-        Arg("colliders", tools.colliders()), Arg("obstacles", tools.planes()), Arg("anchor_begin", anchors.begins()),
-        Arg("anchors", anchors.anchors())));
+        Arg("corner_strain", tissue.corner_strain), Arg("vertex_triangle_range", tissue.vertex_triangle_range),
+        Arg("vertex_triangles", tissue.vertex_triangles), Arg("triangles", tissue.triangles),
+        Arg("triangle_colliders", tools.triangle_colliders()), Arg("contacts", tools.contacts()), Arg("colliders", tools.colliders()),
+        Arg("obstacles", tools.planes()), Arg("anchor_begin", anchors.begins()), Arg("anchors", anchors.anchors())));
   }
-  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("touched", tissue.touched), Arg("held_axes", tissue.held_axes)));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("rotations", tissue.rotations)));
+  PALPATE_RETURN_IF_ERROR(
+      solve_color_.Bind(Arg("corner_turns", tissue.corner_turns), Arg("touched", tissue.touched), Arg("held_axes", tissue.held_axes)));
   if (HasPhases()) {
     PALPATE_RETURN_IF_ERROR(run_phases_.Bind(
         Arg("omegas", omegas_), Arg("gate", tissue.gate), Arg("tickets", tickets_), Arg("p", tissue.params), Arg("x", tissue.x),
         Arg("x_before", tissue.x_before), Arg("x_before2", tissue.x_before2), Arg("x_start", tissue.x_start), Arg("y", tissue.y),
         Arg("mass", tissue.mass), Arg("block_range", tissue.block_range), Arg("corner_real", tissue.corner_real),
-        Arg("corner_index", tissue.corner_index), Arg("corner_strain", tissue.corner_strain), Arg("rotations", tissue.rotations),
+        Arg("corner_index", tissue.corner_index), Arg("corner_strain", tissue.corner_strain), Arg("corner_turns", tissue.corner_turns),
         Arg("vertex_triangle_range", tissue.vertex_triangle_range), Arg("vertex_triangles", tissue.vertex_triangles),
         Arg("triangles", tissue.triangles), Arg("triangle_colliders", tools.triangle_colliders()), Arg("list", tools.list()),
         Arg("contacts", tools.contacts()), Arg("colliders", tools.colliders()), Arg("obstacles", tools.planes()),
@@ -263,6 +271,7 @@ bool TissueSweeps::TouchesShapes(const TissueModel& model, const TissueChange& c
 absl::Status TissueSweeps::Follow(Queue& queue, const TissueBuffers& tissue, const TissueModel& model, const TissueChange& change,
                                   const TissueLayoutDelta& delta) {
   PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count)));
+  if (turn_corners_) PALPATE_RETURN_IF_ERROR(turn_corners_.Bind(Arg("block_count", layout_.block_count)));
   if (shapes_ && TouchesShapes(model, change, delta)) {
     PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
     PALPATE_RETURN_IF_ERROR(BindShapes());
@@ -286,8 +295,9 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
 absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
   [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omegas_host, plain, has_swept, shapes, volumes,
-                          shells, smoothing, has_goal, strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, start_tets,
-                          begin_line, work_on_line, run_phases, forces, tet_strain, tet_line, phases, omegas, tickets] = *this;
+                          shells, smoothing, has_goal, strain, rotations, turn_corners, solve, vertex_forces, accelerate, move,
+                          keep_volumes, start_tets, begin_line, work_on_line, run_phases, forces, tet_strain, tet_line, phases, omegas,
+                          tickets] = *this;
   if (smoothing) PALPATE_RETURN_IF_ERROR(smoothing->SaveState(queue, archive));
   return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
 }
@@ -306,20 +316,27 @@ absl::Status TissueSweeps::Begin(Queue& queue, const TissueBuffers& tissue) {
   return queue.Enqueue(start_strain_, {layout_.block_count, 0});
 }
 
-void TissueSweeps::BeginSweeps() {
+absl::Status TissueSweeps::BeginSweeps(Queue& queue) {
   ForgetHistory();
   has_swept_ = false;
+  if (!layout_.HasRotatedEnergies()) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.BatchesOfTets(), 0}));
+  return queue.Enqueue(turn_corners_, {layout_.block_count, 0});
 }
 
 void TissueSweeps::ForgetHistory() { plain_ = 0; }
 
-absl::Status TissueSweeps::Update(Queue& queue, const TissueBuffers& tissue) {
-  if (layout_.HasRotatedEnergies()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.BatchesOfTets(), 0}));
+absl::Status TissueSweeps::UpdateForSweep(Queue& queue, const TissueBuffers& tissue) {
   if (smoothing_ && layout_.HasRotatedEnergies()) {
     PALPATE_RETURN_IF_ERROR(smoothing_->Measure(queue, tissue.x));
     PALPATE_RETURN_IF_ERROR(smoothing_->Turn(queue));
   }
   return shapes_ ? shapes_->Update(queue, tissue.x) : absl::OkStatus();
+}
+
+absl::Status TissueSweeps::Update(Queue& queue, const TissueBuffers& tissue) {
+  if (layout_.HasRotatedEnergies()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.BatchesOfTets(), 0}));
+  return UpdateForSweep(queue, tissue);
 }
 
 absl::Status TissueSweeps::Sweep(Queue& queue, const TissueBuffers& tissue) {

@@ -62,16 +62,18 @@ class TissueSweeps {
 
   /// Start of a step: strains that viscosity and damping work against.
   absl::Status Begin(Queue& queue, const TissueBuffers& tissue);
-  /// Start of the sweeps of a step.
-  void BeginSweeps();
-  /// Start of a sweep: rotations and goals at x.
+  /// Start of the sweeps of a step, from x.
+  absl::Status BeginSweeps(Queue& queue);
+  /// Start of a sweep: rotations of smoothing domains and goals, at x. Those of tets follow their vertices in the sweep.
+  absl::Status UpdateForSweep(Queue& queue, const TissueBuffers& tissue);
+  /// Before forces are asked for: all rotations and goals, at x.
   absl::Status Update(Queue& queue, const TissueBuffers& tissue);
-  /// One sweep, after Update.
+  /// One sweep, after UpdateForSweep.
   absl::Status Sweep(Queue& queue, const TissueBuffers& tissue);
   /// Whether sweeps can be phases of a launch: the tuning asks for it, and no body keeps its volume.
   bool HasPhases() const { return tuning_.phase_groups > 0 && !volumes_; }
-  /// Whether Update has something to do before each sweep.
-  bool UpdatesEachSweep() const { return layout_.HasRotatedEnergies() || shapes_ != nullptr; }
+  /// Whether UpdateForSweep has something to do.
+  bool UpdatesEachSweep() const { return (smoothing_ && layout_.HasRotatedEnergies()) || shapes_ != nullptr; }
   /// `sweeps` sweeps in one launch, with the bits of as many calls of what `parts` names, one after the other. Needs phases; `surface` with
   /// pairs.
   absl::Status RunPhases(Queue& queue, const SweepParts& parts, uint32_t sweeps, const SurfaceContacts* surface);
@@ -135,7 +137,7 @@ class TissueSweeps {
   std::unique_ptr<ShellTerms> shells_;           // null: no shells
   std::unique_ptr<SmoothingDomains> smoothing_;  // null: no node-smoothed tets
   std::vector<uint8_t> has_goal_;                // [slot], if there are shape-matched bodies
-  Kernel start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_along_, keep_volumes_;
+  Kernel start_strain_, extract_rotations_, turn_corners_, solve_color_, vertex_forces_, accelerate_, move_along_, keep_volumes_;
   Kernel start_tets_, begin_line_, work_on_line_, run_phases_;
   DeviceBuffer<Float4> forces_;
   DeviceBuffer<float> tet_strain_, tet_line_;

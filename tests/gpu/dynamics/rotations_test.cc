@@ -1,6 +1,7 @@
-// extract_rotations of gpu/dynamics/tissue.cl against the polar decomposition by Eigen.
+// extract_rotations of gpu/dynamics/tissue.cl and follow_rotation of rotations.clh against the polar decomposition by Eigen.
 #include <Eigen/Dense>
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -17,7 +18,8 @@
 namespace palpate::gpu {
 namespace kernels {
 extern const KernelSource tissue;
-}
+extern const KernelSource rotations_probe;
+}  // namespace kernels
 namespace {
 
 using Eigen::Matrix3d;
@@ -84,9 +86,41 @@ class RotationsTest : public test::DeviceTest {
     params.tet_count = static_cast<uint32_t>(tets.size());
     const auto out = Upload(rotations);
     const size_t items = (tets.size() + static_cast<size_t>(lanes) - 1) / static_cast<size_t>(lanes);
-    PALPATE_EXPECT_OK(queue().Launch(*kernel, {items}, Arg("p", Upload(std::vector<StepParams>{params})), Arg("x", Upload(x)),
-                                     Arg("tets", Upload(indices)), Arg("tet_rest", Upload(rest)), Arg("rotations", out)));
+    PALPATE_EXPECT_OK(queue().Launch(*kernel, {items}, Arg("gate", BufferView<uint32_t>{}),
+                                     Arg("p", Upload(std::vector<StepParams>{params})), Arg("x", Upload(x)), Arg("tets", Upload(indices)),
+                                     Arg("tet_rest", Upload(rest)), Arg("rotations", out)));
     return Download(out);
+  }
+
+  /// One visit of each: rotations that a sweep takes for F, which is that of `tets`. `guesses` are replaced by those found.
+  std::vector<Matrix3d> Follow(std::vector<Tet>* tets, int lanes) {
+    const auto width = static_cast<size_t>(lanes);
+    const size_t blocks = (tets->size() + width - 1) / width;
+    std::vector<float> gradients(blocks * 9 * width), turns(blocks * 4 * width), found(gradients.size());
+    const auto at = [&](size_t i, size_t parts, size_t k) { return (i / width * parts + k) * width + i % width; };
+    for (size_t i = 0; i < blocks * width; ++i) {
+      if (i >= tets->size()) {  // padding has no gradient
+        turns[at(i, 4, 3)] = 1;
+        continue;
+      }
+      for (size_t k = 0; k < 9; ++k) gradients[at(i, 9, k)] = static_cast<float>((*tets)[i].f(k / 3, k % 3));
+      for (size_t k = 0; k < 4; ++k) turns[at(i, 4, k)] = static_cast<float>((*tets)[i].guess.coeffs()[k]);
+    }
+    auto kernel = context()->CreateKernel(kernels::rotations_probe, "probe_follow", {{"PALPATE_LANES", std::to_string(lanes)}});
+    EXPECT_TRUE(kernel.ok()) << kernel.status();
+    if (!kernel.ok()) return {};
+    const auto device_turns = Upload(turns);
+    const auto device_found = Upload(found);
+    PALPATE_EXPECT_OK(queue().Launch(*kernel, {blocks}, Arg("block_count", static_cast<uint32_t>(blocks)),
+                                     Arg("gradients", Upload(gradients)), Arg("turns", device_turns), Arg("found", device_found)));
+    turns = Download(device_turns);
+    found = Download(device_found);
+    std::vector<Matrix3d> rotations(tets->size());
+    for (size_t i = 0; i < tets->size(); ++i) {
+      for (size_t k = 0; k < 9; ++k) rotations[i](k / 3, k % 3) = found[at(i, 9, k)];
+      for (size_t k = 0; k < 4; ++k) (*tets)[i].guess.coeffs()[k] = turns[at(i, 4, k)];
+    }
+    return rotations;
   }
 
   static Matrix3d MatrixOf(const Float4& q) { return Quaterniond(q.w, q.x, q.y, q.z).normalized().toRotationMatrix(); }
@@ -147,6 +181,73 @@ TEST_F(RotationsTest, DependOnNoNeighbour) {
     const std::vector<Float4> again = Extract(shuffled, lanes);
     for (size_t i = 0; i < order.size(); ++i) {
       ASSERT_EQ(std::memcmp(&again[i], &found[order[i]], sizeof(Float4)), 0) << order[i] << " of " << lanes << " lanes";
+    }
+  }
+}
+
+// A visit leaves a share of what a tet has turned since the last one: 1 - 3/2 (a + b) / (a + b + c) for two of three stretches.
+TEST_F(RotationsTest, OfCornersFollowSmallTurnsVisitByVisit) {
+  constexpr double kTurn = 8e-3;
+  std::uniform_real_distribution<double> stretch(0.7, 1.4);
+  for (const int lanes : kLanes) {
+    std::vector<Tet> tets;
+    std::vector<Matrix3d> expected;
+    for (int i = 0; i < 333; ++i)
+      tets.push_back(Stretched({stretch(random_), stretch(random_), stretch(random_)}, 0, &expected.emplace_back()));
+    for (int visit = 0; visit < 12; ++visit) {
+      const double turn = visit < 4 ? kTurn : 0;  // then they rest
+      for (size_t i = 0; i < tets.size(); ++i) {
+        const Matrix3d more = Eigen::AngleAxisd(turn, RandomVector(1).normalized()).toRotationMatrix();
+        tets[i].f = more * tets[i].f;
+        expected[i] = more * expected[i];
+      }
+      const std::vector<Matrix3d> found = Follow(&tets, lanes);
+      ASSERT_EQ(found.size(), tets.size());
+      const double bound = std::max(0.7 * kTurn * std::pow(0.35, std::max(0, visit - 3)), 5e-6);
+      for (size_t i = 0; i < tets.size(); ++i) {
+        ASSERT_LT((found[i] - expected[i]).norm(), bound) << "visit " << visit << ", " << i << " of " << lanes << " lanes";
+        ASSERT_LT((found[i].transpose() * found[i] - Matrix3d::Identity()).norm(), 5e-6);
+        ASSERT_NEAR(tets[i].guess.norm(), 1, 1e-6);
+      }
+    }
+  }
+}
+
+TEST_F(RotationsTest, OfCornersThatTurnedFarOrAreInvertedAreFoundAtOnce) {
+  std::uniform_real_distribution<double> stretch(0.6, 2);
+  std::uniform_real_distribution<double> least(-0.3, 0.05);
+  std::vector<Tet> tets;
+  std::vector<Matrix3d> expected;
+  for (int i = 0; i < 500; ++i) {
+    const bool is_inverted = i % 3 == 0;
+    const Vector3d stretches(stretch(random_), stretch(random_), is_inverted ? least(random_) : stretch(random_));
+    tets.push_back(Stretched(stretches, is_inverted ? 0.3 : 0.02 + 0.003 * i, &expected.emplace_back()));
+  }
+  for (const int lanes : kLanes) {
+    std::vector<Tet> visited = tets;
+    const std::vector<Matrix3d> found = Follow(&visited, lanes);
+    for (size_t i = 0; i < tets.size(); ++i) ASSERT_LT((found[i] - expected[i]).norm(), 2e-5) << i << " of " << lanes << " lanes";
+  }
+}
+
+TEST_F(RotationsTest, OfCornersDependOnNoNeighbour) {
+  std::uniform_real_distribution<double> stretch(-0.5, 2);
+  std::vector<Tet> tets;
+  Matrix3d unused;
+  for (int i = 0; i < 333; ++i) {
+    tets.push_back(Stretched({stretch(random_), stretch(random_), stretch(random_)}, i % 2 == 0 ? 1e-3 : 0.3, &unused));
+  }
+  std::vector<size_t> order(tets.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::shuffle(order, random_);
+  for (const int lanes : kLanes) {
+    std::vector<Tet> visited = tets, shuffled;
+    for (const size_t i : order) shuffled.push_back(tets[i]);
+    const std::vector<Matrix3d> found = Follow(&visited, lanes);
+    const std::vector<Matrix3d> again = Follow(&shuffled, lanes);
+    for (size_t i = 0; i < order.size(); ++i) {
+      ASSERT_EQ(again[i], found[order[i]]) << lanes << " lanes";
+      ASSERT_EQ(shuffled[i].guess.coeffs(), visited[order[i]].guess.coeffs()) << lanes << " lanes";
     }
   }
 }
