@@ -250,6 +250,7 @@ void AddMaterial(CLI::App& command, const std::shared_ptr<EditOptions>& options)
   add("--density", "kg/m3", &v1::MaterialSpec::set_density_kg_per_m3);
   add("--damping", "s", &v1::MaterialSpec::set_damping_s);
   add("--mass-damping", "1/s", &v1::MaterialSpec::set_mass_damping_per_s);
+  add("--toughness", "J/m^2", &v1::MaterialSpec::set_fracture_toughness_j_per_m2);
   kind->add_option_function<v1::MaterialModel>(
           "--model", [options](const v1::MaterialModel& model) { options->edit.mutable_material()->mutable_material()->set_model(model); },
           "elastic energy")

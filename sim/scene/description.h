@@ -37,6 +37,7 @@ struct Material {
   double damping_s = 0.005;       ///< stiffness-proportional
   double mass_damping_per_s = 0;  ///< mass-proportional
   std::optional<FiberProperties> fibers;
+  double fracture_toughness_j_per_m2 = 0;  ///< work of a blade for an area of its cut; 0: blades meet no resistance
 };
 
 /// What it takes to destroy tissue; see sim/topology/ablation.h.

@@ -26,8 +26,8 @@ void VisitState(Archive& archive, FiberProperties& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, Material& value) {
-  auto& [model, young, poisson, density, damping, mass_damping, fibers] = value;
-  archive(model, young, poisson, density, damping, mass_damping, fibers);
+  auto& [model, young, poisson, density, damping, mass_damping, fibers, toughness] = value;
+  archive(model, young, poisson, density, damping, mass_damping, fibers, toughness);
 }
 
 template <typename Archive>

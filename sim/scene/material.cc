@@ -50,6 +50,7 @@ absl::Status CheckMaterialRanges(const Material& material) {
   in("density_kg_per_m3", material.density_kg_per_m3, 1, 30000);
   in("damping_s", material.damping_s, 0, 1);
   in("mass_damping_per_s", material.mass_damping_per_s, 0, 1000);
+  in("fracture_toughness_j_per_m2", material.fracture_toughness_j_per_m2, 0, 1e5);
   if (!material.fibers) return status;
   in("fibers.young_modulus_pa", material.fibers->young_modulus_pa, 10, 1e9);
   in("fibers.poisson_ratio", material.fibers->poisson_ratio, 0, 1);

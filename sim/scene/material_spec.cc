@@ -42,6 +42,7 @@ v1::MaterialSpec SpecOf(const sim::Material& material) {
   spec.set_density_kg_per_m3(material.density_kg_per_m3);
   spec.set_damping_s(material.damping_s);
   spec.set_mass_damping_per_s(material.mass_damping_per_s);
+  spec.set_fracture_toughness_j_per_m2(material.fracture_toughness_j_per_m2);
   if (material.fibers) {
     v1::FiberSpec& fibers = *spec.mutable_fibers();
     fibers.mutable_direction()->set_x(material.fibers->direction.x());
@@ -100,6 +101,7 @@ sim::Material MaterialFrom(const v1::MaterialSpec& m, const Eigen::Quaterniond& 
   if (m.has_density_kg_per_m3()) out.density_kg_per_m3 = m.density_kg_per_m3();
   if (m.has_damping_s()) out.damping_s = m.damping_s();
   if (m.has_mass_damping_per_s()) out.mass_damping_per_s = m.mass_damping_per_s();
+  if (m.has_fracture_toughness_j_per_m2()) out.fracture_toughness_j_per_m2 = m.fracture_toughness_j_per_m2();
   if (m.has_fibers()) {
     const v1::FiberSpec& f = m.fibers();
     sim::FiberProperties fibers;

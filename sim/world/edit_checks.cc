@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/scene/material.h"
+#include "sim/scene/shell_material.h"
 #include "sim/world/scene_joints.h"
 
 namespace palpate::sim {
@@ -78,6 +79,11 @@ absl::Status CheckMaterialEdit(const MaterialEdit& material, const WorldBody& bo
         absl::StrCat("of_zones: ", material.of_zones.size(), " materials for ", body.zones().count(), " zones of the whole body"));
   }
   for (const Material& one : material.of_zones.empty() ? std::vector{material.material} : material.of_zones) {
+    if (body.shell() != nullptr) {
+      PALPATE_RETURN_IF_ERROR(Annotate(CheckMaterialRanges(one), "material"));
+      PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell(), one).status());
+      continue;
+    }
     if (absl::Status valid = CheckMaterialFor(body.simulation(), body.tet_element(), one); !valid.ok()) return Annotate(valid, "material");
     PALPATE_RETURN_IF_ERROR(CheckMaterial(one));
   }
@@ -103,16 +109,10 @@ absl::Status CheckJointEdit(const JointEdit& edit, std::span<const JointDescript
   return Annotate(CheckJointCoordinate(changed), absl::StrCat("joint ", changed.name));
 }
 
-absl::Status CheckShellEdit(const Edit& edit, const WorldBody& body) {
-  if (!body.is_shell()) return absl::OkStatus();
-  if (body.shell() == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "body ", body.name(), " is a NURBS shell, which cannot be edited: neither cut nor refined nor given another material"));
-  }
-  if (std::holds_alternative<MaterialEdit>(edit.what)) {
-    return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " is a shell, which cannot be given another material yet"));
-  }
-  return absl::OkStatus();
+absl::Status CheckShellEdit(const WorldBody& body) {
+  if (!body.is_shell() || body.shell() != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("body ", body.name(), " is a NURBS shell, which cannot be edited: neither cut nor refined nor given another material"));
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ absl::Status CheckEdit(const Edit& edit, std::span<const std::unique_ptr<WorldBo
   if (body.kind() != BodyKind::kDeformable) {
     return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " is not deformable: only tissue can be edited"));
   }
-  PALPATE_RETURN_IF_ERROR(CheckShellEdit(edit, body));
+  PALPATE_RETURN_IF_ERROR(CheckShellEdit(body));
   if (!body.is_editable() && !body.has_sheet() && !std::holds_alternative<MaterialEdit>(edit.what)) {
     return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " cannot be edited: its mesh is not a manifold"));
   }

@@ -243,7 +243,7 @@ absl::Status Grasping::MoveJaws(size_t t) {
 }
 
 /// Tells the solver what is held, and where: tools' vertices first, then clips'.
-absl::Status Grasping::SetAnchors(const TissueProjection& projection) {
+absl::Status Grasping::SetAnchors(const TissueProjection& projection, std::span<const gpu::TissueAnchor> blades) {
   std::vector<gpu::TissueAnchor> anchors;
   const double contact_n_per_m = solver_->contact_stiffness_n_per_m();
   for (size_t t = 0; t < tools_.size(); ++t) {
@@ -281,6 +281,7 @@ absl::Status Grasping::SetAnchors(const TissueProjection& projection) {
     }
   }
   projection.AppendAnchors(contact_n_per_m, &anchors);
+  anchors.insert(anchors.end(), blades.begin(), blades.end());
   anchors_ = std::move(anchors);
   return solver_->SetAnchors(anchors_, static_cast<uint32_t>(clips_.size()));
 }

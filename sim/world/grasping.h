@@ -18,7 +18,8 @@
 namespace palpate::sim {
 
 /// Jaws that turn, take hold and let go, and clips. What they hold are anchors of the solver: those of tools' vertices first, then clips',
-/// then those of the projection. A handle that is held names the vertex that was at that place at rest; of another it is let go.
+/// then those of the projection and of blades. A handle that is held names the vertex that was at that place at rest; of another it is let
+/// go.
 class Grasping {
  public:
   /// Keeps references; `solver` is where the newest one is.
@@ -49,8 +50,8 @@ class Grasping {
     tools_[t].held.clear();
     tools_[t].closes_to_rad.reset();
   }
-  /// Tells the solver what is held, and where.
-  absl::Status SetAnchors(const TissueProjection& projection);
+  /// Tells the solver what is held, and where. `blades`: anchors that come last.
+  absl::Status SetAnchors(const TissueProjection& projection, std::span<const gpu::TissueAnchor> blades);
 
   /// After a step, in this order: what presses on the jaws, what slipped, where clips are.
   void FollowContacts(const gpu::TissueStep& step);

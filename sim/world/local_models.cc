@@ -185,6 +185,26 @@ void LocalModels::AddGrasp(size_t t) {
                       .poisson_ratio = material.poisson_ratio});
 }
 
+/// What a blade has to overcome, likewise: against its way, and as stiff as a patch of the size of its edge.
+void LocalModels::AddBlade(size_t t) {
+  const ToolState& state = tools_[t];
+  const double pull_n = state.blade_force_n.norm();
+  if (!(pull_n > 0) || state.blade_body >= bodies_.size()) return;
+  const Material& material = bodies_[state.blade_body]->zones().MaterialOf(0);
+  const double length_m = description_.tools[t].instrument.blade_length_m;
+  LocalContact contact;
+  contact.point_m = state.pose.position_m + state.blade_force_n.cross(state.blade_torque_n_m) / (pull_n * pull_n);
+  contact.normal_W = state.blade_force_n / pull_n;
+  contact.normal_force_n = pull_n;
+  contact.damping_s = material.damping_s;
+  contacts_.push_back(contact);
+  spreads_.push_back({.vertices = {kNoSlot, kNoSlot, kNoSlot},
+                      .weights = {1, 0, 0},
+                      .areas_m2 = {std::numbers::pi / 4 * length_m * length_m, 0, 0},
+                      .young_modulus_pa = material.young_modulus_pa,
+                      .poisson_ratio = material.poisson_ratio});
+}
+
 void LocalModels::Build(const gpu::TissueStep& step, Frame* frame) {
   const HapticOptions& haptics = description_.haptics;
   std::vector<Eigen::Vector3d> surface_m;
@@ -203,6 +223,7 @@ void LocalModels::Build(const gpu::TissueStep& step, Frame* frame) {
                                     });
     }
     AddGrasp(t);
+    AddBlade(t);
     ShareStiffness(spreads_, contacts_);
     LocalModelInput input;
     input.device_pose = frame->tools[t].device_pose;

@@ -48,6 +48,7 @@ class LocalModels {
   void ListContacts(size_t t, const gpu::TissueStep& step, const Frame& frame);
   void ListExactContacts(size_t t, const gpu::TissueStep& step, const Frame& frame);
   void AddGrasp(size_t t);
+  void AddBlade(size_t t);
 
   const ToolRack& rack_;
   const SceneDescription& description_;

@@ -282,6 +282,10 @@ void SolverModel::CloseGaps(std::span<const uint32_t> gaps, gpu::TissueChange* c
   }
 }
 
+bool SolverModel::HasNewShellMaterials() const {
+  return std::ranges::any_of(with_new_materials_, [this](uint32_t b) { return bodies_[b]->shell() != nullptr; });
+}
+
 void SolverModel::UpdateMaterials(gpu::TissueChange* change) {
   for (const uint32_t b : std::exchange(with_new_materials_, {})) {
     const std::vector<gpu::TissueTet> of_zone = TissueOfZones(*bodies_[b]);

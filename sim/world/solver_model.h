@@ -34,6 +34,8 @@ class SolverModel {
   void Make(gpu::TissuePrescribed prescribed, bool may_be_at_rest);
   /// The materials of a body are others, which Update() takes over.
   void MarkMaterials(uint32_t body) { with_new_materials_.push_back(body); }
+  /// Whether one of these is a shell, whose triangles Update() does not follow: the model must be made anew.
+  bool HasNewShellMaterials() const;
   /// Brings it to the state of the bodies: of those that were there before `changes` tell what is different, others are new. O(changes),
   /// but for scenes with driven regions or loads.
   gpu::TissueChange Update(std::span<const BodyArraysChange> changes);

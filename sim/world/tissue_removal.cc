@@ -223,7 +223,8 @@ bool TissueRemoval::IsBladeIdle(size_t t) {
 void TissueRemoval::Slice(size_t t, std::vector<Edit>* edits) {
   ToolState& state = tools_[t];
   std::array<Vector3d, 2> blade = BladeOf(description_.tools[t].instrument);
-  for (Vector3d& end : blade) end = state.pose.position_m + state.pose.rotation * end;
+  // The tissue that is to part is not at the edge, but where the edge has dragged it.
+  for (Vector3d& end : blade) end = state.pose.position_m + state.pose.rotation * end + state.drag_m;
   if (IsBladeIdle(t)) {
     for (const size_t b : state.cut_bodies) bodies_[b]->EndStroke();
     state.cut_bodies.clear();

@@ -168,6 +168,8 @@ void ToolRack::Follow(const gpu::TissueStep& step) {
     state.grasp_center_m.setZero();
     state.grasp_torque_n_m.setZero();
     state.tissue_force_n.setZero();
+    state.blade_force_n.setZero();
+    state.blade_torque_n_m.setZero();
     for (size_t i = 0; i < state.parts.size(); ++i) {
       const gpu::Collider& collider = step.colliders[state.first_collider + i];
       state.capsules_m[i] = {ToVector(collider.tip), ToVector(collider.axis)};

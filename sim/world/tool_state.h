@@ -60,10 +60,14 @@ struct ToolState {
   bool is_blade_led = true;                               ///< somebody leads it, by commands that are not too old
   double blade_lag_m = 0;          ///< > 0: nobody led it; it cuts again once it has come to the hand, from which it was this far away
   std::vector<size_t> cut_bodies;  ///< that it is in
-  std::vector<TetId> due;          ///< tets that were to be removed when it tried last
-  uint64_t refined_version = 0;    ///< topology when tissue at the tip was last refined
-  uint64_t due_version = 0;        ///< topology then
-  bool is_cutting = false;         ///< in the newest step
+  Eigen::Vector3d drag_m = Eigen::Vector3d::Zero();  ///< from the edge of the blade to the tissue that was there and has been dragged
+  Eigen::Vector3d blade_force_n = Eigen::Vector3d::Zero();     ///< of tissue on the edge, in the newest step
+  Eigen::Vector3d blade_torque_n_m = Eigen::Vector3d::Zero();  ///< about the tip
+  uint32_t blade_body = 0;                                     ///< whose force that is; of several the first
+  std::vector<TetId> due;                                      ///< tets that were to be removed when it tried last
+  uint64_t refined_version = 0;                                ///< topology when tissue at the tip was last refined
+  uint64_t due_version = 0;                                    ///< topology then
+  bool is_cutting = false;                                     ///< in the newest step
   double removed_mass_kg = 0;
 
   template <typename Archive>
@@ -71,11 +75,12 @@ struct ToolState {
     // The number of its first collider is as described.
     [[maybe_unused]] auto& [collider, capsules, drive, aimed, simulated, placed, velocity, wanted_tip, force, held_back, resistance, pinch,
                             pinched_vertices, holds, grasp_angle, closes_to, center, grasp_force, grasp_torque, was_down, blade, is_led,
-                            lag, in_bodies, due_tets, refined, due_at, cutting, removed_mass] = *this;
+                            lag, in_bodies, drag, blade_force, blade_torque, of_body, due_tets, refined, due_at, cutting, removed_mass] =
+        *this;
     archive.Enter("ToolState");
     archive(capsules, drive, aimed, simulated, placed, velocity, wanted_tip, force, held_back, resistance, pinch, pinched_vertices, holds,
-            grasp_angle, closes_to, center, grasp_force, grasp_torque, was_down, blade, is_led, lag, in_bodies, due_tets, refined, due_at,
-            cutting, removed_mass);
+            grasp_angle, closes_to, center, grasp_force, grasp_torque, was_down, blade, is_led, lag, in_bodies, drag, blade_force,
+            blade_torque, of_body, due_tets, refined, due_at, cutting, removed_mass);
   }
 };
 

@@ -53,6 +53,7 @@ absl::Status World::Impl::PrepareInstruments() {
   std::vector<Edit> edits;
   std::vector<size_t> owners;
   bool has_state = false;
+  bool has_blade = false;
   for (size_t t = 0; t < tools.size(); ++t) {
     const InstrumentTraits& traits = description_.tools[t].instrument.traits();
     tools[t].is_cutting = false;
@@ -62,6 +63,7 @@ absl::Status World::Impl::PrepareInstruments() {
     if (!std::exchange(has_state, true)) PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state.values()));
     if (is_burning) PALPATE_RETURN_IF_ERROR(removal_.Ablate(t, &edits));
     if (traits.has_blade) removal_.Slice(t, &edits);
+    has_blade |= traits.has_blade;
     owners.resize(edits.size(), t);
   }
   PALPATE_RETURN_IF_ERROR(ApplyOfInstruments(edits, owners));
@@ -70,7 +72,8 @@ absl::Status World::Impl::PrepareInstruments() {
     PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state.values()));
     projection_.Project(solver_->layout());
   }
-  return grasping_.SetAnchors(projection_);
+  if (has_blade) blades_.Prepare(solver_->contact_stiffness_n_per_m());
+  return grasping_.SetAnchors(projection_, blades_.anchors());
 }
 
 /// `owners`: the tool that asked for each edit.
@@ -92,9 +95,12 @@ absl::Status World::Impl::ApplyOfInstruments(std::span<const Edit> edits, std::s
 void World::Impl::FollowInstruments(const gpu::TissueStep& step) {
   rack_.Follow(step);
   grasping_.FollowContacts(step);
-  projection_.Follow(step, step.anchors.subspan(grasping_.anchors().size() - projection_.contacts().size()));
+  const size_t blade_count = blades_.anchors().size();
+  const size_t projected = projection_.contacts().size();
+  projection_.Follow(step, step.anchors.subspan(grasping_.anchors().size() - blade_count - projected, projected));
   grasping_.FollowProjected(projection_.contacts());
   grasping_.FollowAnchors(step);
+  blades_.Follow(step, step.anchors.subspan(grasping_.anchors().size() - blade_count));
 }
 
 absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
@@ -133,6 +139,7 @@ void World::Impl::ResetTools() {
   rack_.Reset();
   grasping_.Reset();
   projection_.Reset();
+  blades_.Reset();
 }
 
 absl::StatusOr<std::vector<float>> World::Impl::ReadVolumePositions(size_t body_index) {

@@ -51,10 +51,10 @@ absl::StatusOr<std::shared_ptr<const WorldState>> World::Impl::Capture() {
 
 void World::Impl::SaveScene(StateWriter& archive) {
   // All members, so that a new one is not forgotten. Not here: what the caller gives (context, description), what is in the other sections
-  // (solver, topology, frame), times, and what lives for one call (surface, folds, opening).
+  // (solver, topology, frame), times, and what lives for one call (surface, folds, opening) or one step (blades).
   [[maybe_unused]] auto& [context, description, description_hash, solver, topology, frame, step, failed, is_edited, is_given, tools_ms,
-                          scene, bodies, vertices, model, surface, folds, opening, rack, projection, grasping, removal, joints, publisher,
-                          quasi_static] = *this;
+                          scene, bodies, vertices, model, surface, folds, opening, rack, projection, grasping, removal, blades, joints,
+                          publisher, quasi_static] = *this;
   SaveCounts({step, is_edited, is_given, static_cast<uint64_t>(bodies.size())}, archive);
   SaveTissue(archive);
   archive(rack, grasping, projection, removal, joints, publisher);

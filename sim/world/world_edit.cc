@@ -149,7 +149,7 @@ std::vector<BodyArraysChange> World::Impl::UpdateTopology() {
 absl::Status World::Impl::UpdateSolver(std::span<const BodyArraysChange> changes) {
   // The layout of prescribed vertices is made anew as a whole, and that of shells.
   const auto is_of_shell = [&](const BodyArraysChange& change) { return bodies_[change.body]->has_sheet(); };
-  bool follows = quasi_static_.empty() && std::none_of(changes.begin(), changes.end(), is_of_shell);
+  bool follows = quasi_static_.empty() && !model_.HasNewShellMaterials() && std::none_of(changes.begin(), changes.end(), is_of_shell);
   PALPATE_RETURN_IF_ERROR(UpdateQuasiStatic(/*eager=*/false));
   if (follows) {
     const gpu::TissueChange change = model_.Update(changes);

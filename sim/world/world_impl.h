@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpu/dynamics/tissue_solver.h"
+#include "sim/world/blade_bonds.h"
 #include "sim/world/copy_opening.h"
 #include "sim/world/fold_guard.h"
 #include "sim/world/frame_publisher.h"
@@ -127,6 +128,7 @@ class World::Impl {
   TissueProjection projection_{rack_, bodies_, vertices_, model_, topology_};
   Grasping grasping_{rack_, bodies_, vertices_, surface_, model_, solver_};
   TissueRemoval removal_{rack_, bodies_, vertices_, topology_};
+  BladeBonds blades_{rack_, bodies_, vertices_};
   SceneJoints joints_{description_};
   FramePublisher publisher_{rack_, grasping_, projection_, bodies_, vertices_, model_, topology_};
   QuasiStatic quasi_static_;

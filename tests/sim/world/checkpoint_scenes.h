@@ -103,6 +103,8 @@ class InstrumentsScenario final : public CheckpointScenario {
     ridge.zones.emplace_back();
     ridge.zones[0].name = "tumour";
     ridge.zones[0].material.young_modulus_pa = 9000;
+    ridge.zones[0].material.fracture_toughness_j_per_m2 = 150;
+    ridge.material.fracture_toughness_j_per_m2 = 60;
     ridge.zones[0].ablation = {.energy_j_per_kg = 4e5, .cooling_time_s = 2};
     ridge.ablation = {.energy_j_per_kg = 3e5, .cooling_time_s = 1};
     for (const auto& tet : ridge.mesh.tets) {

@@ -310,7 +310,16 @@ TEST_F(WorldShellEditTest, WhatAShellDoesNotHaveIsRefused) {
   EXPECT_THAT(refused({0, CarveEdit{ZoneRegion{"x"}}}), HasSubstr("which has no zones"));
   EXPECT_THAT(refused({0, RefineEdit{BallRegion{{0, 0, 0}, 0.01}, 0.003, 100}}), HasSubstr("tet_budget: body mesentery is a shell"));
   EXPECT_THAT(refused({1, RefineEdit{BallRegion{{0, 0, 0}, 0.01}, 0.003, 0, 100}}), HasSubstr("triangle_budget: body block is no shell"));
-  EXPECT_THAT(refused({0, MaterialEdit{.zone = "", .material = scene.bodies[0].material}}), HasSubstr("another material yet"));
+  Material material = scene.bodies[0].material;
+  material.fibers = FiberProperties{Eigen::Vector3d::UnitX(), 6e4, 0.3, 8e3};
+  EXPECT_THAT(refused({0, MaterialEdit{.zone = "", .material = material}}), HasSubstr("material.fibers: a shell has none"));
+  material = scene.bodies[0].material;
+  material.model = MaterialModel::kCorotated;
+  EXPECT_THAT(refused({0, MaterialEdit{.zone = "", .material = material}}), HasSubstr("material.model: a shell is"));
+  material = scene.bodies[0].material;
+  material.young_modulus_pa = 1;
+  EXPECT_THAT(refused({0, MaterialEdit{.zone = "", .material = material}}), HasSubstr("young_modulus_pa: 1 is outside"));
+  EXPECT_FALSE(world->Apply(std::vector<Edit>{{0, MaterialEdit{.zone = "x", .material = scene.bodies[0].material}}}).ok());
   EXPECT_THAT(refused({0, CarveEdit{BallRegion{{0, 0, 0}, -1}}}), HasSubstr("radius_m"));
   EXPECT_EQ(world->CurrentFrame()->topology_version, 1U);
   // Ids that are gone are counted.
@@ -318,6 +327,34 @@ TEST_F(WorldShellEditTest, WhatAShellDoesNotHaveIsRefused) {
       Perform(*world, {{0, CarveEdit{TriangleListRegion{{MakeId<TriangleId>(3, 9), MakeId<TriangleId>(5, 1)}}}}});
   EXPECT_EQ(outcomes[0].unchanged_count, 1U);
   EXPECT_EQ(outcomes[0].removed_triangles.size(), 1U);
+}
+
+TEST_F(WorldShellEditTest, AnotherMaterialHangsAsIfItHadBeenThereAtFirst) {
+  SceneDescription scene = OneMesentery();
+  scene.bodies[0].material.mass_damping_per_s = 20;
+  const Material stiff = scene.bodies[0].material;
+  Material soft = stiff;
+  soft.young_modulus_pa = stiff.young_modulus_pa / 4;
+  const auto lowest_m = [](const Frame& frame) {
+    double z = 0;
+    for (size_t i = 2; i < frame.surface_positions_m[0].size(); i += 3)
+      z = std::min(z, static_cast<double>(frame.surface_positions_m[0][i]));
+    return z;
+  };
+  PALPATE_TEST_ASSIGN(auto changed, World::Create(context(), scene));
+  const double sag_of_stiff_m = lowest_m(*Run(*changed, 250));
+  const double mass_kg = changed->body_statistics()[0].mass_kg;
+  Perform(*changed, {{0, MaterialEdit{.zone = "", .material = soft}}});
+  EXPECT_EQ(lowest_m(*changed->CurrentFrame()), sag_of_stiff_m) << "the state is as it was";
+  const double sag_of_changed_m = lowest_m(*Run(*changed, 250));
+  EXPECT_LT(sag_of_changed_m, 1.2 * sag_of_stiff_m) << "it hangs lower";
+  EXPECT_EQ(changed->body_statistics()[0].mass_kg, mass_kg);
+  scene.bodies[0].material = soft;
+  PALPATE_TEST_ASSIGN(auto from_start, World::Create(context(), scene));
+  EXPECT_NEAR(lowest_m(*Run(*from_start, 250)), sag_of_changed_m, 0.01 * std::abs(sag_of_changed_m));
+  // With cuts in it too.
+  Perform(*changed, {Carve(0, {0, 0, sag_of_changed_m}, 0.015), {0, MaterialEdit{.zone = "", .material = stiff}}});
+  EXPECT_GT(lowest_m(*Run(*changed, 250)), 1.05 * sag_of_changed_m) << "it is drawn up";
 }
 
 TEST_F(WorldShellEditTest, AllOfItCanBeTakenOut) {
