@@ -299,6 +299,15 @@ struct HapticOptions {
 };
 
 /// Everything a World is made of. The server builds it from a SceneSpec.
+/// Vertices of a body that are sewn to the surface of another; see proto/palpate/v1/scene.proto.
+struct SutureDescription {
+  uint32_t body_a = 0;
+  uint32_t body_b = 0;             ///< another one
+  std::vector<uint32_t> vertices;  ///< of A's mesh, ascending, unique; those inside A count for nothing
+  double reach_m = 0.01;           ///< none is farther from B's surface
+};
+inline constexpr size_t kMaxStitches = 96;  ///< of a scene
+
 struct SceneDescription {
   std::string name;
   double dt_s = 1.0 / 120.0;
@@ -309,6 +318,7 @@ struct SceneDescription {
   std::vector<ObstacleDescription> obstacles;
   std::vector<ToolDescription> tools;
   std::vector<JointDescription> joints;
+  std::vector<SutureDescription> sutures;
   WindDescription wind;
   HapticOptions haptics;
   size_t max_tets = 2'000'000;  ///< of all bodies, edits included: one that would need more is refused

@@ -209,9 +209,15 @@ void VisitState(Archive& archive, WindDescription& value) {
 }
 
 template <typename Archive>
+void VisitState(Archive& archive, SutureDescription& value) {
+  auto& [body_a, body_b, vertices, reach] = value;
+  archive(body_a, body_b, vertices, reach);
+}
+
+template <typename Archive>
 void VisitState(Archive& archive, SceneDescription& value) {
-  auto& [name, dt, gravity, solver, contact, bodies, obstacles, tools, joints, wind, haptics, max_tets] = value;
-  archive(name, dt, gravity, solver, contact, bodies, obstacles, tools, joints, wind, haptics, static_cast<uint64_t>(max_tets));
+  auto& [name, dt, gravity, solver, contact, bodies, obstacles, tools, joints, sutures, wind, haptics, max_tets] = value;
+  archive(name, dt, gravity, solver, contact, bodies, obstacles, tools, joints, sutures, wind, haptics, static_cast<uint64_t>(max_tets));
 }
 
 }  // namespace palpate::sim

@@ -26,6 +26,7 @@
 #include "sim/scene/shell_material.h"
 #include "sim/scene/shell_spec.h"
 #include "sim/scene/solver_advice.h"
+#include "sim/scene/suture_spec.h"
 #include "sim/scene/texture_spec.h"
 #include "sim/scene/tool_spec.h"
 
@@ -865,6 +866,7 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
     check.Unique(At(path, "name"), spec.tools(i).name(), tool_names);
   }
   if (check.ok()) CheckJoints(check, spec);
+  if (check.ok()) CheckSutures(check, spec);
   return check.status();
 }
 
@@ -930,6 +932,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     }
   }
   PALPATE_RETURN_IF_ERROR(BuildJoints(spec, &out));
+  PALPATE_RETURN_IF_ERROR(BuildSutures(spec, &out));
   for (const v1::ObstacleSpec& obstacle : spec.obstacles()) out.obstacles.push_back(BuildObstacle(obstacle));
   for (int i = 0; i < spec.tools_size(); ++i) {
     PALPATE_ASSIGN_OR_RETURN(sim::ToolDescription tool, BuildToolDescription(spec.tools(i), At("tools", i)));

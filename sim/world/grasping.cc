@@ -266,6 +266,7 @@ absl::Status Grasping::SetAnchors(const TissueProjection& projection, std::span<
                          .max_force_n = tool.instrument.max_grasp_force_n / count});
     }
   }
+  std::erase_if(clips_, [&](const Clip& clip) { return clip.is_stitch && !IsAlive(clip.held.front()); });
   for (Clip& clip : clips_) {
     std::erase_if(clip.held, [&](const HeldVertex& held) { return !IsAlive(held); });
   }

@@ -36,9 +36,11 @@ class Grasping {
         model_(model),
         solver_(solver) {}
 
-  /// Nothing is held, and there are no clips.
+  /// What the scene's sutures hold from the start on, which Reset() gives back.
+  void SetStitches(std::vector<Clip> stitches) { stitches_ = std::move(stitches); }
+  /// Nothing is held but what sutures hold, and there are no clips.
   void Reset() {
-    clips_.clear();
+    clips_ = stitches_;
     anchors_.clear();
   }
   /// Before a step: jaws turn, take hold and let go; a clip applier leaves its clip.
@@ -62,7 +64,7 @@ class Grasping {
   template <typename Archive>
   void VisitState(Archive& archive) {
     [[maybe_unused]] auto& [description, tools, commands, targets, tool_of_collider, bodies, vertices, surface, model, solver, clips,
-                            anchors] = *this;
+                            stitches, anchors] = *this;
     archive.Enter("Grasping");
     archive(clips);
     archive.Check(clips.size() <= gpu::TissueSolver::kMaxClips, "too many clips");
@@ -93,6 +95,7 @@ class Grasping {
   const SolverModel& model_;
   const std::unique_ptr<gpu::TissueSolver>& solver_;
   std::vector<Clip> clips_;
+  std::vector<Clip> stitches_;  // follow from the description
   std::vector<gpu::TissueAnchor> anchors_;
 };
 

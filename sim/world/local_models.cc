@@ -163,46 +163,41 @@ void LocalModels::ListExactContacts(size_t t, const gpu::TissueStep& step, const
   }
 }
 
-/// What the jaws hold pulls them as a contact of their size would push, along the line on which its force acts.
-void LocalModels::AddGrasp(size_t t) {
-  const InstrumentDescription& instrument = description_.tools[t].instrument;
-  const ToolState& state = tools_[t];
-  const double pull_n = state.grasp_force_n.norm();
-  // An edit may just have taken what is held.
-  const auto held = std::find_if(state.held.begin(), state.held.end(), [this](const HeldVertex& v) { return grasping_.IsAlive(v); });
-  if (held == state.held.end() || !(pull_n > 0)) return;
-  const Material& material = bodies_[vertices_.body[held->handle]]->zones().MaterialOf(0);
+/// What pulls a tool along the line on which this force acts, as a contact of this size would push.
+void LocalModels::AddPull(const ToolState& state, const Eigen::Vector3d& force_n, const Eigen::Vector3d& torque_n_m,
+                          const Material& material, double area_m2) {
+  const double pull_n = force_n.norm();
   LocalContact contact;
-  contact.point_m = state.pose.position_m + state.grasp_force_n.cross(state.grasp_torque_n_m) / (pull_n * pull_n);
-  contact.normal_W = state.grasp_force_n / pull_n;
+  contact.point_m = state.pose.position_m + force_n.cross(torque_n_m) / (pull_n * pull_n);
+  contact.normal_W = force_n / pull_n;
   contact.normal_force_n = pull_n;
   contact.damping_s = material.damping_s;
   contacts_.push_back(contact);
   spreads_.push_back({.vertices = {kNoSlot, kNoSlot, kNoSlot},
                       .weights = {1, 0, 0},
-                      .areas_m2 = {2 * instrument.jaw_radius_m * instrument.jaw_length_m, 0, 0},
+                      .areas_m2 = {area_m2, 0, 0},
                       .young_modulus_pa = material.young_modulus_pa,
                       .poisson_ratio = material.poisson_ratio});
 }
 
-/// What a blade has to overcome, likewise: against its way, and as stiff as a patch of the size of its edge.
+/// What the jaws hold.
+void LocalModels::AddGrasp(size_t t) {
+  const InstrumentDescription& instrument = description_.tools[t].instrument;
+  const ToolState& state = tools_[t];
+  // An edit may just have taken what is held.
+  const auto held = std::find_if(state.held.begin(), state.held.end(), [this](const HeldVertex& v) { return grasping_.IsAlive(v); });
+  if (held == state.held.end() || !(state.grasp_force_n.norm() > 0)) return;
+  AddPull(state, state.grasp_force_n, state.grasp_torque_n_m, bodies_[vertices_.body[held->handle]]->zones().MaterialOf(0),
+          2 * instrument.jaw_radius_m * instrument.jaw_length_m);
+}
+
+/// What a blade has to overcome: as stiff as a patch of the size of its edge.
 void LocalModels::AddBlade(size_t t) {
   const ToolState& state = tools_[t];
-  const double pull_n = state.blade_force_n.norm();
-  if (!(pull_n > 0) || state.blade_body >= bodies_.size()) return;
-  const Material& material = bodies_[state.blade_body]->zones().MaterialOf(0);
+  if (!(state.blade_force_n.norm() > 0) || state.blade_body >= bodies_.size()) return;
   const double length_m = description_.tools[t].instrument.blade_length_m;
-  LocalContact contact;
-  contact.point_m = state.pose.position_m + state.blade_force_n.cross(state.blade_torque_n_m) / (pull_n * pull_n);
-  contact.normal_W = state.blade_force_n / pull_n;
-  contact.normal_force_n = pull_n;
-  contact.damping_s = material.damping_s;
-  contacts_.push_back(contact);
-  spreads_.push_back({.vertices = {kNoSlot, kNoSlot, kNoSlot},
-                      .weights = {1, 0, 0},
-                      .areas_m2 = {std::numbers::pi / 4 * length_m * length_m, 0, 0},
-                      .young_modulus_pa = material.young_modulus_pa,
-                      .poisson_ratio = material.poisson_ratio});
+  AddPull(state, state.blade_force_n, state.blade_torque_n_m, bodies_[state.blade_body]->zones().MaterialOf(0),
+          std::numbers::pi / 4 * length_m * length_m);
 }
 
 void LocalModels::Build(const gpu::TissueStep& step, Frame* frame) {

@@ -47,6 +47,8 @@ class LocalModels {
   std::vector<Eigen::Vector3d> SurfaceByHandle(const Frame& frame) const;
   void ListContacts(size_t t, const gpu::TissueStep& step, const Frame& frame);
   void ListExactContacts(size_t t, const gpu::TissueStep& step, const Frame& frame);
+  void AddPull(const ToolState& state, const Eigen::Vector3d& force_n, const Eigen::Vector3d& torque_n_m, const Material& material,
+               double area_m2);
   void AddGrasp(size_t t);
   void AddBlade(size_t t);
 

@@ -103,15 +103,16 @@ struct ProjectedContact {
   }
 };
 
-/// What was between the jaws of a clip applier, held together by nothing but itself.
+/// What was between the jaws of a clip applier, held together by nothing but itself; or a stitch, which goes with the first vertex.
 struct Clip {
   std::vector<HeldVertex> held;
+  bool is_stitch = false;
   Eigen::Quaterniond rotation = Eigen::Quaterniond::Identity();
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [vertices, turned] = *this;
-    archive(vertices, turned);
+    auto& [vertices, stitch, turned] = *this;
+    archive(vertices, stitch, turned);
   }
 };
 

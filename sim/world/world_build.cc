@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/scene/markers.h"
+#include "sim/world/stitches.h"
 #include "sim/world/world_impl.h"
 #include "sim/world/world_values.h"
 
@@ -44,6 +45,12 @@ absl::Status World::Impl::BuildBodies() {
   quasi_static_ = {};
   PALPATE_RETURN_IF_ERROR(UpdateQuasiStatic(/*eager=*/true));
   topology_ = std::move(topology);
+  return Sew();
+}
+
+absl::Status World::Impl::Sew() {
+  PALPATE_ASSIGN_OR_RETURN(std::vector<Clip> stitches, MakeStitches(description_.sutures, bodies_, vertices_));
+  grasping_.SetStitches(std::move(stitches));
   return absl::OkStatus();
 }
 

@@ -79,6 +79,7 @@ absl::Status World::Impl::Restore(std::shared_ptr<gpu::Context> context, SceneDe
                                  absl::Hex(description_hash_, absl::kZeroPad16)));
   }
   PALPATE_RETURN_IF_ERROR(scene_.Build());
+  PALPATE_RETURN_IF_ERROR(Sew());
   publisher_.ResetMarkers();
   topology_ = state.topology;
   frame_ = state.frame;

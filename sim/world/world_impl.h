@@ -61,6 +61,7 @@ class World::Impl {
   };
   absl::Status TakeDescription(std::shared_ptr<gpu::Context> context, SceneDescription description);
   absl::Status BuildBodies();
+  absl::Status Sew();
   absl::StatusOr<SolverSetup> SetUpSolver();
   absl::Status CreateSolver();
   absl::Status UpdateGathered() { return solver_->SetGathered(publisher_.ListGathered()); }

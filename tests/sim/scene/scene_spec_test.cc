@@ -138,6 +138,31 @@ v1::SceneSpec JointedSpec() {
   return spec;
 }
 
+/// A sheet with a border that is sewn to a slab.
+v1::SceneSpec SewnSpec() {
+  v1::SceneSpec spec;
+  v1::BodySpec& slab = *spec.add_bodies();
+  slab.set_name("slab");
+  slab.mutable_generator()->mutable_slab();
+  slab.mutable_generator()->set_edge_length_m(0.05);
+  v1::BodySpec& flap = *spec.add_bodies();
+  flap.set_name("flap");
+  flap.mutable_shell()->mutable_sheet()->set_length_m(0.1);
+  flap.mutable_shell()->mutable_sheet()->set_width_m(0.1);
+  flap.mutable_shell()->set_edge_length_m(0.05);
+  v1::SutureSpec& suture = *spec.add_sutures();
+  suture.set_body_a("flap");
+  suture.set_body_b("slab");
+  for (const auto& [corner, sign] :
+       {std::pair(suture.mutable_box()->mutable_min_m(), -1.0), {suture.mutable_box()->mutable_max_m(), 1.0}}) {
+    corner->set_x(sign > 0 ? -0.049 : -0.051);
+    corner->set_y(sign);
+    corner->set_z(sign);
+  }
+  suture.set_reach_m(0.05);
+  return spec;
+}
+
 /// Every message and every numeric field present, each with a value that is in range.
 std::vector<v1::SceneSpec> FullSpecs() {
   v1::SceneSpec base;
@@ -164,6 +189,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   body.mutable_material()->set_density_kg_per_m3(1000);
   body.mutable_material()->set_damping_s(0.01);
   body.mutable_material()->set_mass_damping_per_s(0.5);
+  body.mutable_material()->set_fracture_toughness_j_per_m2(150);
   body.mutable_material()->set_model(v1::MATERIAL_MODEL_LINEAR);
   v1::FiberSpec& fibers = *body.mutable_material()->mutable_fibers();
   fibers.mutable_direction()->set_x(2);
@@ -320,6 +346,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   motion.set_start_s(0.5);
   motion.set_duration_s(2);
   out.push_back(JointedSpec());
+  out.push_back(SewnSpec());
   v1::BodySpec& exact = *out.emplace_back().add_bodies();
   exact.set_kind(v1::BODY_KIND_RIGID);
   *exact.mutable_nurbs()->mutable_object() = NurbsToProto(sim::NurbsObject::FromSurfaces("ball", sim::NurbsSphere(0.02))->Describe());
@@ -1775,6 +1802,45 @@ TEST(PoseFromProto, NamesTheComponent) {
   pose.mutable_position_m()->set_y(0);
   pose.mutable_rotation()->set_x(std::nan(""));
   EXPECT_EQ(PoseFromProto(pose, "p").status().message(), "p.rotation.x: nan is not finite");
+}
+
+TEST(SceneSpec, SuturesAreCheckedAndTakenOver) {
+  const absl::StatusOr<sim::SceneDescription> built = Build(SewnSpec());
+  ASSERT_TRUE(built.ok()) << built.status();
+  ASSERT_EQ(built->sutures.size(), 1U);
+  EXPECT_EQ(built->sutures[0].body_a, 1U);
+  EXPECT_EQ(built->sutures[0].body_b, 0U);
+  EXPECT_EQ(built->sutures[0].reach_m, 0.05);
+  ASSERT_GE(built->sutures[0].vertices.size(), 3U);
+  for (const uint32_t v : built->sutures[0].vertices) EXPECT_NEAR(built->bodies[1].mesh.vertices[v].x(), -0.05, 1e-9);
+  const auto refused = [](const std::function<void(v1::SceneSpec&)>& change) {
+    v1::SceneSpec spec = SewnSpec();
+    change(spec);
+    const absl::Status status = Build(spec).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused([](auto& s) { s.mutable_sutures(0)->clear_body_a(); }), HasSubstr("sutures[0].body_a: is missing"));
+  EXPECT_THAT(refused([](auto& s) { s.mutable_sutures(0)->set_body_b("flap"); }), HasSubstr("sutures[0].body_b: is the same"));
+  EXPECT_THAT(refused([](auto& s) { s.mutable_sutures(0)->set_body_b("liver"); }), HasSubstr("no body is named \"liver\""));
+  EXPECT_THAT(refused([](auto& s) { s.mutable_sutures(0)->clear_box(); }), HasSubstr("sutures[0]"));
+  EXPECT_THAT(refused([](auto& s) { s.mutable_sutures(0)->mutable_box()->mutable_min_m()->set_x(-0.0495); }), HasSubstr("sutures[0]"));
+  EXPECT_THAT(refused([](auto& s) {
+                s.mutable_sutures(0)->clear_box();
+                s.mutable_sutures(0)->mutable_vertices()->add_indices(5000);
+              }),
+              HasSubstr("sutures[0].vertices.indices[0]: 5000 is outside"));
+  EXPECT_THAT(refused([](auto& s) {
+                s.mutable_bodies(0)->set_kind(v1::BODY_KIND_RIGID);
+                s.mutable_sutures(0)->set_body_a("slab");
+                s.mutable_sutures(0)->set_body_b("flap");
+              }),
+              HasSubstr("sutures[0].body_a: slab is not deformable"));
+  EXPECT_THAT(refused([](auto& s) {
+                s.mutable_bodies(1)->mutable_shell()->set_edge_length_m(0.002);
+                s.mutable_sutures(0)->mutable_box()->mutable_max_m()->set_x(1);
+              }),
+              HasSubstr("exceed 96 of a scene"));
 }
 
 TEST(SceneSpec, AirAndRestitutionAreCheckedAndTakenOver) {
