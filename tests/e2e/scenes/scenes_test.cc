@@ -1238,9 +1238,11 @@ v1::InstrumentSpec& Become(v1::SceneSpec* spec, v1::InstrumentKind kind, v1::Too
   return *tool.mutable_instrument();
 }
 
-TEST_F(Scenes, AScalpelCuts) {
+TEST_F(Scenes, AScalpelCutsAgainstTheToughness) {
+  static constexpr double kToughness_j_per_m2 = 15;
   const std::unique_ptr<SceneRun> run = Load("grasp", "forceps", [](v1::SceneSpec* spec) {
     Become(spec, v1::INSTRUMENT_KIND_SCALPEL, v1::TOOL_DRIVE_DIRECT).set_blade_length_m(0.03);
+    spec->mutable_bodies(0)->mutable_material()->set_fracture_toughness_j_per_m2(kToughness_j_per_m2);
   });
   ASSERT_NE(run, nullptr);
   const double whole_kg = run->TotalMass();
@@ -1251,13 +1253,18 @@ TEST_F(Scenes, AScalpelCuts) {
   EXPECT_EQ(cut_triangles(), 0U);
   // The edge points along x and goes down through the ridge, from one side to the other.
   int cutting = 0;
+  double largest_n = 0;
   double z_m = 0.05;
   ASSERT_NO_FATAL_FAILURE(Advance(
       *run, 60, 20,
       [&] {
         run->MoveTool({-0.015, 0.001, z_m = std::max(0.001, z_m - 0.001)});
       },
-      [&] { cutting += Does(*run, v1::TOOL_ACTIVITY_CUTTING) ? 1 : 0; }));
+      [&] {
+        cutting += Does(*run, v1::TOOL_ACTIVITY_CUTTING) ? 1 : 0;
+        largest_n = std::max(largest_n, ToEigen(run->frame().tools(0).force_n()).norm());
+      }));
+  EXPECT_NEAR(largest_n, kToughness_j_per_m2 * 0.012, 0.03) << "across a ridge of 12 mm, somewhat wider where it is pressed";
   EXPECT_GE(cutting, 5);
   EXPECT_GT(cut_triangles(), 10U);
   EXPECT_NEAR(run->TotalMass(), whole_kg, 1e-6 * whole_kg) << "a blade removes nothing";
