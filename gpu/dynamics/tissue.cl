@@ -697,8 +697,13 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
 #else
   const uint lane = (uint)get_local_id(0) % PALPATE_TEAM;
   const uint v = first + min(item, count - 1);
-  Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, (const __global float4*)0,
-                          corner_turns SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
+  Block b;
+  b.force = (float3)(0.0f);
+  b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
+  if (item < count) { /* the last teams only come to the barriers: corner_turns of a vertex are written by one */
+    b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, (const __global float4*)0,
+                      corner_turns SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
+  }
   b = sum_of_team(sums + (uint)get_local_id(0), (uint)get_local_size(0), lane, PALPATE_TEAM, b);
   if (lane != 0 || item >= count || mass[v] == 0.0f) return;
 #endif
