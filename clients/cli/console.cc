@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <utility>
+#include <vector>
 
 #include <google/protobuf/util/json_util.h>
 #include <nlohmann/json.hpp>
@@ -113,10 +114,29 @@ absl::Status CheckWritable(const std::string& path) {
 
 bool IsTerminal(int file_descriptor) { return isatty(file_descriptor) == 1; }
 
-void InstallInterruptHandler(std::initializer_list<int> signals) {
+namespace {
+
+std::vector<int>& HandledSignals() {
+  static std::vector<int> signals;
+  return signals;
+}
+
+void HandleSignals() {
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;
-  for (const int number : signals) sigaction(number, &action, nullptr);
+  for (const int number : HandledSignals()) sigaction(number, &action, nullptr);
+}
+
+}  // namespace
+
+void InstallInterruptHandler(std::initializer_list<int> signals) {
+  HandledSignals().assign(signals);
+  HandleSignals();
+}
+
+bool IsInterrupted() {
+  HandleSignals();
+  return g_interrupted.load(std::memory_order_relaxed);
 }
 
 }  // namespace palpate::cli

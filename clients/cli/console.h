@@ -64,5 +64,8 @@ bool IsTerminal(int file_descriptor);
 /// Set by the signals that InstallInterruptHandler was given, once it has run; the handler stays quiet so that loops can end in order.
 extern std::atomic<bool> g_interrupted;
 void InstallInterruptHandler(std::initializer_list<int> signals = {SIGINT, SIGTERM});
+/// Whether one of these has come, for loops that run kernels. LLVM, which compiles them, puts handlers of its own before ours, and a second
+/// signal that comes while the first is handled then kills the process: this puts ours back. A few system calls. Main thread.
+bool IsInterrupted();
 
 }  // namespace palpate::cli

@@ -88,7 +88,7 @@ job::RunOptions MakeRunOptions(const JobOptions& options, std::shared_ptr<gpu::C
   job::RunOptions run;
   run.context = std::move(context);
   run.begin_anew = options.fresh;
-  run.is_interrupted = [] { return g_interrupted.load(std::memory_order_relaxed); };
+  run.is_interrupted = IsInterrupted;
   run.on_note = [](const std::string& note) { absl::FPrintF(stderr, "palpate: %s\n", note); };
   run.command = CommandLine();
   return run;
