@@ -47,6 +47,32 @@ const SCENES = {
       await hand.step(120);
     },
   },
+  'bowel-loop': {
+    look: [-64, 30, 0.8],
+    isBare: true,
+    async play(hand) {
+      // A hole, burnt along a spiral; then a loop is taken through it.
+      const spiral = range(181).map((step) => {
+        const u = Math.sqrt(step / 180);
+        return [0.0115 * u * Math.cos(6 * Math.PI * u), 0.0115 * u * Math.sin(6 * Math.PI * u), -0.0125];
+      });
+      const way = (from, to, steps) => range(steps).map((step) => lerp(from, to, (step + 1) / steps));
+      await hand.move('hook', way([-0.03, 0.02, 0.06], spiral[0], 40));
+      await hand.pedal(true);
+      await hand.move('hook', spiral.slice(1));
+      await hand.pedal(false);
+      await hand.move('hook', way(spiral[180], [-0.06, 0.05, 0.1], 30));
+      await hand.move('grasper', way([0.03, 0, 0.07], [0, 0.001, 0.03], 30));
+      await hand.jaws(true);
+      await hand.move('grasper', way([0, 0.001, 0.03], [0, 0.001, -0.022], 50));
+      await hand.jaws(false);
+      await hand.move('grasper', way([0, 0.001, -0.022], [0, 0.001, -0.049], 100));
+      await hand.jaws(true);
+      await hand.move('grasper', range(70).map(() => [0, 0.001, -0.049]));
+      await hand.move('grasper', way([0, 0.001, -0.049], [0, 0.001, 0.07], 240));
+      await hand.step(60);
+    },
+  },
   cradle: { look: [-78, 10, 0.9], play: (hand) => hand.step(55) },
   wind: { look: [-48, 16, 1.0], play: (hand) => hand.step(420) },
   door: { look: [-60, 34, 1.0], play: (hand) => hand.step(190) },
