@@ -62,12 +62,7 @@ class SceneRun {
     if (is_ready_) {
       for (int b = 0; b < body_count(); ++b) EXPECT_EQ(InvertedTets(b), 0) << "at the end, of " << topology(b).name;
     }
-    if (operate_) {
-      context_.TryCancel();
-      v1::OperateUpdate update;
-      while (operate_->Read(&update)) continue;
-      operate_->Finish();
-    }
+    LetGo();
     if (watch_) {
       watch_->Cancel();
       v1::WatchUpdate update;
@@ -128,6 +123,12 @@ class SceneRun {
     return count;
   }
 
+  /// Lets go of the tool that is held, and takes another one.
+  void Take(const std::string& tool) {
+    LetGo();
+    Attach(tool);
+  }
+
   /// Where the tool shall be for the next steps, how far its jaws shall be open, and whether its pedal shall be down.
   void MoveTool(const Vector3d& tip_m, double jaw_angle_rad = 0, bool pedal = false) {
     v1::OperateRequest request;
@@ -136,6 +137,7 @@ class SceneRun {
     pose.mutable_pose()->mutable_position_m()->set_x(tip_m.x());
     pose.mutable_pose()->mutable_position_m()->set_y(tip_m.y());
     pose.mutable_pose()->mutable_position_m()->set_z(tip_m.z());
+    *pose.mutable_pose()->mutable_rotation() = rotation_;
     pose.set_jaw_angle_rad(jaw_angle_rad);
     pose.set_pedal(pedal);
     ASSERT_TRUE(operate_->Write(request));
@@ -270,15 +272,30 @@ class SceneRun {
   }
 
   void Attach(const std::string& tool) {
+    rotation_.Clear();
+    rotation_.set_w(1);
+    for (const v1::ToolSpec& spec : spec_.tools()) {
+      if (spec.name() == tool && spec.rest_pose().has_rotation()) rotation_ = spec.rest_pose().rotation();
+    }
     stub_ = v1::HapticService::NewStub(connection_.channel());
-    connection_.Prepare(context_);
-    operate_ = stub_->Operate(&context_);
+    context_ = std::make_unique<grpc::ClientContext>();
+    connection_.Prepare(*context_);
+    operate_ = stub_->Operate(context_.get());
     v1::OperateRequest request;
     request.mutable_attach()->set_scene_id(scene_id_);
     request.mutable_attach()->set_tool(tool);
     request.mutable_attach()->set_station("scenes_test");
     v1::OperateUpdate update;
     EXPECT_TRUE(operate_->Write(request) && operate_->Read(&update) && update.has_attached());
+  }
+
+  void LetGo() {
+    if (!operate_) return;
+    context_->TryCancel();
+    v1::OperateUpdate update;
+    while (operate_->Read(&update)) continue;
+    operate_->Finish();
+    operate_.reset();
   }
 
   void ReadPositions() {
@@ -344,9 +361,10 @@ class SceneRun {
   v1::SceneSpec spec_;
   std::string scene_id_;
   std::unique_ptr<client::WatchStream> watch_;
-  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientContext> context_;
   std::unique_ptr<v1::HapticService::Stub> stub_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::OperateRequest, v1::OperateUpdate>> operate_;
+  v1::Quaternion rotation_;
   uint64_t pose_sequence_ = 0;
   v1::Frame frame_;
   std::vector<std::vector<Vector3d>> positions_;
@@ -975,6 +993,27 @@ TEST_F(Scenes, AnIncisionUnderTensionOpens) {
   EXPECT_GT(opening_m(), 0.004);
 }
 
+/// Loops of edges of one triangle, in the surface that clients hold.
+size_t Borders(const SceneRun& run, int body) {
+  std::map<uint32_t, uint32_t> next;
+  std::set<std::pair<uint32_t, uint32_t>> edges;
+  for (const client::TopologyMirror::Triangle& t : run.topology(body).triangles) {
+    for (size_t k = 0; k < 3 && t[0] != t[1]; ++k) edges.insert({t[k], t[(k + 1) % 3]});
+  }
+  for (const auto& [a, b] : edges) {
+    if (!edges.contains({b, a})) next[a] = b;
+  }
+  size_t loops = 0;
+  for (; !next.empty(); ++loops) {
+    for (auto at = next.begin(); at != next.end();) {
+      const uint32_t to = at->second;
+      next.erase(at);
+      at = next.find(to);
+    }
+  }
+  return loops;
+}
+
 TEST_F(Scenes, AHoleInAMesenteryFallsOpen) {
   const std::unique_ptr<SceneRun> run = Load("mesentery");
   ASSERT_NE(run, nullptr);
@@ -988,26 +1027,7 @@ TEST_F(Scenes, AHoleInAMesenteryFallsOpen) {
   EXPECT_GT(outcomes[2].added_vertices_size(), 10) << "cut";
   EXPECT_NEAR(outcomes[2].removed_mass_kg(), 0, 1e-12);
   EXPECT_EQ(run->body_count(), 1);
-  // The surface that clients hold: edges of one triangle lie on three borders, and how far the slit is open in its middle.
-  const auto borders = [&] {
-    std::map<uint32_t, uint32_t> next;
-    std::set<std::pair<uint32_t, uint32_t>> edges;
-    for (const auto& t : run->topology(0).triangles) {
-      for (size_t k = 0; k < 3 && t[0] != t[1]; ++k) edges.insert({t[k], t[(k + 1) % 3]});
-    }
-    for (const auto& [a, b] : edges) {
-      if (!edges.contains({b, a})) next[a] = b;
-    }
-    size_t loops = 0;
-    for (; !next.empty(); ++loops) {
-      for (auto at = next.begin(); at != next.end();) {
-        const uint32_t to = at->second;
-        next.erase(at);
-        at = next.find(to);
-      }
-    }
-    return loops;
-  };
+  // How far the slit is open in its middle.
   const auto opening_m = [&] {
     std::vector<double> x_m;
     for (const Vector3d& p : run->positions(0)) {
@@ -1018,11 +1038,94 @@ TEST_F(Scenes, AHoleInAMesenteryFallsOpen) {
     for (size_t i = 0; i + 1 < x_m.size(); ++i) widest = std::max(widest, x_m[i + 1] - x_m[i]);
     return widest;
   };
-  EXPECT_EQ(borders(), 3U);
+  EXPECT_EQ(Borders(*run, 0), 3U);
   const double at_first_m = opening_m();
   ASSERT_NO_FATAL_FAILURE(Advance(*run, 120, 20));
-  EXPECT_EQ(borders(), 3U);
+  EXPECT_EQ(Borders(*run, 0), 3U);
   EXPECT_GT(opening_m(), at_first_m + 0.004);
+}
+
+TEST_F(Scenes, ALoopOfBowelIsPulledThroughAMesentery) {
+  const std::unique_ptr<SceneRun> run = Load("bowel-loop", "hook");
+  ASSERT_NE(run, nullptr);
+  constexpr int kMesentery = 0;
+  constexpr int kColon = 1;
+  constexpr int kBowel = 2;
+  const auto highest_m = [&](int body) {
+    double z = -1;
+    for (const Vector3d& p : run->positions(body)) z = std::max(z, p.z());
+    return z;
+  };
+  const auto triangles = [&] {
+    const auto& all = run->topology(kMesentery).triangles;
+    return all.size() - static_cast<size_t>(std::ranges::count(all, client::TopologyMirror::kFreeTriangle));
+  };
+  int touching = 0;
+  double largest_n = 0;
+  const auto look = [&] {
+    touching = std::max(touching, run->ContactsBetween(kMesentery, kBowel));
+    largest_n = std::max(largest_n, run->SurfaceForce(kBowel).norm());
+  };
+  Vector3d tip_m(-0.03, 0.02, 0.06);
+  const auto go = [&](uint64_t steps, const Vector3d& to_m, double jaw_rad = 0) {
+    const Vector3d step_m = (to_m - tip_m) / static_cast<double>(steps);
+    Advance(
+        *run, run->frame().step() + steps, 20, [&] { run->MoveTool(tip_m += step_m, jaw_rad); }, look);
+  };
+  // The hook burns a hole along a spiral.
+  EXPECT_EQ(Borders(*run, kMesentery), 1U);
+  ASSERT_NO_FATAL_FAILURE(go(40, {0, 0, -0.0125}));
+  const uint64_t begin = run->frame().step();
+  const auto burn = [&] {
+    const double u = std::sqrt(static_cast<double>(run->frame().step() - begin) / 180);
+    const double angle = 6 * std::numbers::pi * u;
+    run->MoveTool(tip_m = Vector3d(0.0115 * u * std::cos(angle), 0.0115 * u * std::sin(angle), -0.0125), 0, /*pedal=*/true);
+  };
+  ASSERT_NO_FATAL_FAILURE(Advance(*run, begin + 181, 20, burn));
+  ASSERT_NO_FATAL_FAILURE(go(20, {-0.03, 0.02, 0.06}));
+  EXPECT_EQ(Borders(*run, kMesentery), 2U);
+  const double removed_kg = run->frame().tools(1).removed_mass_kg();
+  EXPECT_GT(removed_kg, std::numbers::pi * 0.0115 * 0.0115 * 0.001 * 1050);
+  EXPECT_LT(removed_kg, std::numbers::pi * 0.02 * 0.02 * 0.001 * 1050);
+  // Jaws go through it and open, and close on the bowel that lies below.
+  run->Take("grasper");
+  tip_m = {0.03, 0, 0.07};
+  ASSERT_NO_FATAL_FAILURE(go(30, {0, 0.001, 0.03}));
+  ASSERT_NO_FATAL_FAILURE(go(50, {0, 0.001, -0.022}));
+  ASSERT_NO_FATAL_FAILURE(go(40, {0, 0.001, -0.03}, 1));
+  ASSERT_NO_FATAL_FAILURE(go(60, {0, 0.001, -0.049}, 1));
+  ASSERT_NO_FATAL_FAILURE(go(70, {0, 0.001, -0.049}));
+  EXPECT_GE(run->frame().tools(0).grasped_vertices(), 8U);
+  EXPECT_EQ(run->frame().tools(0).grasped_body(), static_cast<uint32_t>(kBowel));
+  EXPECT_LT(highest_m(kBowel), -0.025) << "all of it is below";
+  const size_t triangles_before = triangles();
+  const int bodies_before = run->body_count();
+  touching = 0;
+  largest_n = 0;
+  double pull_n = 0;
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_NO_FATAL_FAILURE(go(20, {0, 0.001, -0.049 + 0.119 * (i + 1) / 12}));
+    pull_n = std::max(pull_n, -ToEigen(run->frame().tools(0).force_n()).z());
+  }
+  ASSERT_NO_FATAL_FAILURE(go(60, {0, 0.001, 0.07}));
+  // The loop stands above the mesentery, which has given way and hangs around it, whole but for the hole.
+  EXPECT_GT(touching, 50);
+  EXPECT_GT(largest_n, 0.2);
+  EXPECT_GT(pull_n, 0.3);
+  EXPECT_GE(run->frame().tools(0).grasped_vertices(), 8U);
+  EXPECT_LT(highest_m(kMesentery), 0.02);
+  EXPECT_GT(highest_m(kBowel), 0.07);
+  const auto is_beyond = [](const Vector3d& p) { return p.z() > 0.02; };
+  EXPECT_GT(std::ranges::count_if(run->positions(kBowel), is_beyond), 100);
+  EXPECT_EQ(Borders(*run, kMesentery), 2U);
+  EXPECT_EQ(triangles(), triangles_before);
+  EXPECT_EQ(run->body_count(), bodies_before);
+  // It is still sewn to the colon.
+  for (const uint32_t v : run->spec().sutures(0).vertices().indices()) {
+    double least_m = 1;
+    for (const Vector3d& p : run->positions(kColon)) least_m = std::min(least_m, (p - run->positions(kMesentery)[v]).norm());
+    ASSERT_LT(least_m, 0.008) << "vertex " << v;
+  }
 }
 
 TEST_F(Scenes, AFilledBladderGivesWayToTheSides) {
