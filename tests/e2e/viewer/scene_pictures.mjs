@@ -48,7 +48,7 @@ const SCENES = {
     },
   },
   'bowel-loop': {
-    look: [-66, 24, 0.86],
+    look: [-66, 31, 0.84],
     isBare: true,
     async play(hand) {
       // A hole, burnt along a spiral; then a loop is taken through it.
