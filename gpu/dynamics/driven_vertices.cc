@@ -3,27 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gpu/dynamics/float4.h"
+#include "gpu/dynamics/driven_poses.h"
 #include "gpu/dynamics/surface_contact.h"
 
 namespace palpate::gpu {
 
 namespace kernels {
 extern const KernelSource surface_contact;
-}
-
-DrivenPose PoseOf(const TissueDrivenRegion& region, double time_s) {
-  const double moved_s = std::clamp(time_s - region.start_s, 0.0, region.duration_s);
-  const auto& [wx, wy, wz] = region.angular_velocity_rad_per_s;
-  const auto& [cx, cy, cz] = region.center_m;
-  const auto& [vx, vy, vz] = region.velocity_m_per_s;
-  const double speed = std::hypot(wx, wy, wz);
-  const double share = speed > 0 ? std::sin(speed * moved_s / 2) / speed : 0;
-  DrivenPose pose;
-  pose.rotation = ToFloat4({wx * share, wy * share, wz * share}, std::cos(speed * moved_s / 2));
-  pose.center_start = ToFloat4({cx, cy, cz});
-  pose.center = ToFloat4({cx + vx * moved_s, cy + vy * moved_s, cz + vz * moved_s});
-  return pose;
 }
 
 absl::Status DrivenVertices::MakeKernels(Context& context) {
@@ -42,10 +28,12 @@ absl::Status DrivenVertices::SetRegions(Queue& queue, std::span<const TissueDriv
   const std::shared_ptr<Context>& context = queue.context();
   PALPATE_RETURN_IF_ERROR(Grow(context, vertices_, count_, "driven_vertices"));
   PALPATE_RETURN_IF_ERROR(Grow(context, vertex_regions_, count_, "driven_regions"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, vertex_shares_, count_, "driven_shares"));
   PALPATE_RETURN_IF_ERROR(Grow(context, poses_, regions_.size(), "driven_poses"));
   PALPATE_RETURN_IF_ERROR(Grow(context, rest_, layout.vertex_count, "rest"));
   PALPATE_RETURN_IF_ERROR(queue.Write(vertices_, std::span<const uint32_t>(layout.driven_vertices)));
-  PALPATE_RETURN_IF_ERROR(queue.Write(vertex_regions_, std::span<const uint32_t>(layout.driven_regions)));
+  PALPATE_RETURN_IF_ERROR(queue.Write(vertex_regions_, std::span<const UInt4>(layout.driven_regions)));
+  PALPATE_RETURN_IF_ERROR(queue.Write(vertex_shares_, std::span<const Float4>(layout.driven_shares)));
   return queue.Write(rest_, std::span<const Float4>(layout.rest_m));
 }
 
@@ -82,12 +70,10 @@ absl::Status DrivenVertices::Begin(Queue& queue, const TissueBuffers& tissue, do
                                          Arg("vertices", vertices_), Arg("targets", prescribed_), Arg("y", tissue.y), Arg("x", tissue.x)));
   }
   if (regions_.empty()) return absl::OkStatus();
-  for (size_t r = 0; r < regions_.size(); ++r) {
-    poses_host_[r] = PoseOf(regions_[r], end_s);
-  }
+  PosesOf(regions_, end_s, poses_host_);
   PALPATE_RETURN_IF_ERROR(queue.Write(poses_, std::span<const DrivenPose>(poses_host_)));
   return queue.Launch(drive_, {region_count_, 0}, Arg("count", region_count_), Arg("vertices", vertices_), Arg("regions", vertex_regions_),
-                      Arg("poses", poses_), Arg("rest", rest_), Arg("y", tissue.y), Arg("x", tissue.x));
+                      Arg("shares", vertex_shares_), Arg("poses", poses_), Arg("rest", rest_), Arg("y", tissue.y), Arg("x", tissue.x));
 }
 
 absl::Status DrivenVertices::Move(Queue& queue, const TissueBuffers& tissue, const SurfaceContacts& surface) {
@@ -97,7 +83,8 @@ absl::Status DrivenVertices::Move(Queue& queue, const TissueBuffers& tissue, con
 }
 
 size_t DrivenVertices::device_bytes() const {
-  return vertices_.size_bytes() + vertex_regions_.size_bytes() + poses_.size_bytes() + rest_.size_bytes() + prescribed_.size_bytes();
+  return vertices_.size_bytes() + vertex_regions_.size_bytes() + vertex_shares_.size_bytes() + poses_.size_bytes() + rest_.size_bytes() +
+         prescribed_.size_bytes();
 }
 
 }  // namespace palpate::gpu

@@ -12,9 +12,6 @@ namespace palpate::gpu {
 
 class SurfaceContacts;
 
-/// Where a region is at `time_s` since the last reset: turned about its centre, which itself moves.
-DrivenPose PoseOf(const TissueDrivenRegion& region, double time_s);
-
 /// Vertices whose way is given, as a stage of the solver's step: regions that move rigidly by a law of time, and prescribed vertices whose
 /// targets come from outside. They have no unknowns; the stage sets their targets and first guesses.
 class DrivenVertices {
@@ -45,7 +42,9 @@ class DrivenVertices {
   std::vector<DrivenPose> poses_host_;
   uint32_t count_ = 0;         // of regions and prescribed ones
   uint32_t region_count_ = 0;  // of regions: the first ones
-  DeviceBuffer<uint32_t> vertices_, vertex_regions_;
+  DeviceBuffer<uint32_t> vertices_;
+  DeviceBuffer<UInt4> vertex_regions_;
+  DeviceBuffer<Float4> vertex_shares_;
   DeviceBuffer<DrivenPose> poses_;
   DeviceBuffer<Float4> rest_;
   std::vector<Float4> prescribed_host_;

@@ -9,7 +9,7 @@
 #include <Eigen/SparseCholesky>
 
 #include "absl/strings/str_cat.h"
-#include "gpu/dynamics/driven_vertices.h"
+#include "gpu/dynamics/driven_poses.h"
 #include "gpu/dynamics/float4.h"
 #include "gpu/dynamics/nurbs_shell_model.h"
 #include "gpu/dynamics/packed_types.h"
@@ -111,12 +111,14 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
   std::vector<UInt2> driven;
   std::vector<Float4> driven_rest;
   for (size_t s = 0; s < shells.size(); ++s) {
+    const auto first_region = static_cast<uint32_t>(regions_.size());
     for (const TissueDrivenRegion& region : shells[s].driven) {
       for (const uint32_t j : region.vertices) {
         driven.push_back({elastic_.control_slot[control_begins_[s] + j], static_cast<uint32_t>(regions_.size())});
         driven_rest.push_back(initial_control_m_[driven.back().x]);
       }
       regions_.push_back(region);
+      if (region.parent != TissueDrivenRegion::kNoParent) regions_.back().parent += first_region;
     }
   }
   poses_host_.resize(regions_.size());
@@ -366,8 +368,7 @@ absl::Status NurbsShells::Predict(Queue& queue, const DeviceBuffer<StepParams>& 
   PALPATE_RETURN_IF_ERROR(queue.Launch(predict_, Controls(), Arg("count", control_count()), Arg("p", params), Arg("states", states_),
                                        Arg("control", control_)));
   if (!regions_.empty()) {
-    std::transform(regions_.begin(), regions_.end(), poses_host_.begin(),
-                   [end_s](const TissueDrivenRegion& region) { return PoseOf(region, end_s); });
+    PosesOf(regions_, end_s, poses_host_);
     PALPATE_RETURN_IF_ERROR(queue.Write(poses_, std::span<const DrivenPose>(poses_host_)));
     const auto count = static_cast<uint32_t>(driven_.count());
     PALPATE_RETURN_IF_ERROR(queue.Launch(drive_, {count, 0}, Arg("count", count), Arg("driven", driven_), Arg("poses", poses_),

@@ -385,13 +385,14 @@ __kernel void apply_shares(uint vertex_count, float scale, const __global float4
   if (share < 1.0f) touched[v] |= PALPATE_TOUCH_TRUNCATED;
 }
 
-/* Inertial targets of driven vertices, and their first guess: where their region takes them. Work-item: driven vertex. */
-__kernel void drive_vertices(uint count, const __global uint* vertices, const __global uint* regions, const __global DrivenPose* poses,
-                             const __global float4* rest, __global float4* y, __global float4* x) {
+/* Inertial targets of driven vertices, and their first guess: where their region takes them, or the mean of several. regions, shares: see
+   TissueDrivenBlend. Work-item: driven vertex. */
+__kernel void drive_vertices(uint count, const __global uint* vertices, const __global uint4* regions, const __global float4* shares,
+                             const __global DrivenPose* poses, const __global float4* rest, __global float4* y, __global float4* x) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint v = vertices[i];
-  const float4 target = (float4)(driven_place(poses[regions[i]], rest[v].xyz), 0.0f);
+  const float4 target = (float4)(blended_place(poses, regions[i], shares[i], rest[v].xyz), 0.0f);
   y[v] = target;
   x[v] = target;
 }

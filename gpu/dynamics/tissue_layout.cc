@@ -1,4 +1,5 @@
 #include "gpu/dynamics/tissue_layout.h"
+#include "gpu/dynamics/driven_poses.h"
 
 #include <algorithm>
 #include <bit>
@@ -183,7 +184,10 @@ absl::Status CheckNurbsShells(const TissueModel& model) {
           return error("driven[", r, "]: control point ", j, " is not held or is given twice");
         }
       }
+      if (!shell.driven[r].blends.empty()) return error("driven[", r, "]: control points follow no blends of regions");
     }
+    const absl::Status motions = CheckMotions(shell.driven);
+    if (!motions.ok()) return error(motions.message());
   }
   return absl::OkStatus();
 }
@@ -290,6 +294,7 @@ absl::Status CheckModel(const TissueModel& model, const LayoutEntries& entries) 
       driven[v] = 1;
     }
   }
+  PALPATE_RETURN_IF_ERROR(CheckMotions(model.driven));
   if (model.prescribed.stiffness_n_per_m.size() != model.prescribed.vertices.size()) {
     return absl::InvalidArgumentError(absl::StrCat("prescribed: ", model.prescribed.stiffness_n_per_m.size(), " stiffnesses for ",
                                                    model.prescribed.vertices.size(), " vertices"));
@@ -510,10 +515,16 @@ void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout) {
   if (!model.loads.empty()) layout->triangle_loads = model.triangle_loads;
   layout->driven_vertices.clear();
   layout->driven_regions.clear();
+  layout->driven_shares.clear();
   for (uint32_t r = 0; r < model.driven.size(); ++r) {
-    for (const uint32_t v : model.driven[r].vertices) {
-      layout->driven_vertices.push_back(ToNumber(layout->solver_index[v]));
-      layout->driven_regions.push_back(r);
+    const TissueDrivenRegion& region = model.driven[r];
+    for (size_t i = 0; i < region.vertices.size(); ++i) {
+      TissueDrivenBlend blend = {.regions = {r, TissueDrivenBlend::kRests, TissueDrivenBlend::kRests, TissueDrivenBlend::kRests},
+                                 .shares = {1, 0, 0, 0}};
+      if (!region.blends.empty()) blend = region.blends[i];
+      layout->driven_vertices.push_back(ToNumber(layout->solver_index[region.vertices[i]]));
+      layout->driven_regions.push_back({blend.regions[0], blend.regions[1], blend.regions[2], blend.regions[3]});
+      layout->driven_shares.push_back({blend.shares[0], blend.shares[1], blend.shares[2], blend.shares[3]});
     }
   }
   for (const uint32_t v : model.prescribed.vertices) layout->driven_vertices.push_back(ToNumber(layout->solver_index[v]));

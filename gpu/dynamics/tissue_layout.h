@@ -85,19 +85,53 @@ struct TissueTet {
   uint32_t is_smoothed = 0;  ///< 1: most of its energy is that of mean deformation gradients; see docs/algorithms/smoothing.md
 };
 
-/// Fixed vertices that move as one rigid piece: from start_s for duration_s they turn about a centre, which itself moves.
+/// A place on the way of a driven region: by how much it is away from where its velocities alone take it.
+struct TissueMotionKey {
+  double time_s = 0;  ///< since start_s
+  std::array<double, 3> shift_m{};
+  std::array<double, 3> turn_rad{};  ///< rotation vector
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [time, shift, turn] = *this;
+    archive(time, shift, turn);
+  }
+};
+
+/// What a driven vertex follows if not its region alone: the mean of where regions would take it, by shares that add up to 1. What is
+/// missing to 1 rests.
+struct TissueDrivenBlend {
+  static constexpr uint32_t kRests = PALPATE_DRIVEN_RESTS;
+  std::array<uint32_t, 4> regions{kRests, kRests, kRests, kRests};  ///< the first is the one that names the vertex
+  std::array<float, 4> shares{};                                    ///< 0 behind the last
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [drivers, parts] = *this;
+    archive(drivers, parts);
+  }
+};
+
+/// Fixed vertices that move as one rigid piece: from start_s for duration_s they turn about a centre, which itself moves, and between keys
+/// along smooth curves. See PosesOf in driven_poses.h.
 struct TissueDrivenRegion {
+  static constexpr uint32_t kNoParent = 0xffffffffU;
   std::vector<uint32_t> vertices;  ///< each fixed, and of one region only
   std::array<double, 3> velocity_m_per_s{};
   std::array<double, 3> angular_velocity_rad_per_s{};
   std::array<double, 3> center_m{};  ///< at start_s
   double start_s = 0;
   double duration_s = 0;
+  std::vector<TissueMotionKey> keys{};      ///< times rise, the first is 0
+  double period_s = 0;                      ///< keys begin again after it: above the last time; 0: they do not
+  double ramp_s = 0;                        ///< in which what keys add grows from nothing
+  uint32_t parent = kNoParent;              ///< region before this one whose motion moves this one and its centre as well
+  std::vector<TissueDrivenBlend> blends{};  ///< of each vertex, or empty: all follow this region alone
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [moved, velocity, angular_velocity, center, start, duration] = *this;
-    archive(moved, velocity, angular_velocity, center, start, duration);
+    auto& [moved, velocity, angular_velocity, center, start, duration, places, period, ramp, before, blend] = *this;
+    archive(moved, velocity, angular_velocity, center, start, duration, places, period, ramp, before, blend);
   }
 };
 
@@ -273,7 +307,8 @@ struct TissueLayout {
   BySlot<uint32_t> load_bits;                           ///< bit k: the vertex is in load k; empty: no loads
   std::vector<uint32_t> triangle_loads;                 ///< [triangle_count] or empty, as in the model
   std::vector<uint32_t> driven_vertices;                ///< slots, all regions one after the other, then those that are prescribed
-  std::vector<uint32_t> driven_regions;                 ///< region of each but the prescribed
+  std::vector<UInt4> driven_regions;                    ///< regions of each but the prescribed, TissueDrivenBlend
+  std::vector<Float4> driven_shares;                    ///< likewise
   std::array<bool, PALPATE_ENERGY_CODES> has_energy{};  ///< by TissueEnergy
   bool has_fibers = false;
   bool has_viscosity = false;
@@ -299,9 +334,9 @@ struct TissueLayout {
 /// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
 /// tets, fibres of an energy that has none or whose direction is not a unit vector, springs whose mu is not lambda, a mesh without free
 /// vertices and rigid bodies (unless it may be at rest), more than 2^31 tets or corners, bodies of triangles out of range or ranges of
-/// bodies that are not rising, driven vertices that are not fixed or of two regions, prescribed ones that are not fixed or are driven,
-/// absent vertices in use, smoothed tets whose energy is no stress or that have fibres, shapes out of range or that share a vertex, beta
-/// outside [0, 1], free vertices that are held along all axes.
+/// bodies that are not rising, driven vertices that are not fixed or of two regions, blends, parents and keys that are not sound,
+/// prescribed ones that are not fixed or are driven, absent vertices in use, smoothed tets whose energy is no stress or that have fibres,
+/// shapes out of range or that share a vertex, beta outside [0, 1], free vertices that are held along all axes.
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack = {});
 
 /// Of a layout that followed edits, what its model does not tell: which vertex has which slot, where blocks and lists are, what was so when
@@ -331,8 +366,8 @@ struct LayoutSkeleton {
 /// Lays a model out as `skeleton` says. Errors: those of LayOutTissue; InvalidArgument if the skeleton is not of this model.
 absl::StatusOr<TissueLayout> LayOutTissueAs(const TissueModel& model, double dt_s, const LayoutSkeleton& skeleton);
 
-/// Lists load_bits, triangle_loads, driven_vertices and driven_regions anew. O(vertices with a load, driven or prescribed), and a fill if
-/// there are loads.
+/// Lists load_bits, triangle_loads, driven_vertices, driven_regions and driven_shares anew. O(vertices with a load, driven or prescribed),
+/// and a fill if there are loads.
 void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout);
 
 /// Places that a list of `count` triangles takes in vertex_triangles: a few to spare, so that it moves seldom.

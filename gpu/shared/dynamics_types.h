@@ -238,6 +238,8 @@ typedef struct SweepPhase {
   UInt needs; /* of these, those that must be done before: phases of one stage need the same */
 } SweepPhase;
 
+#define PALPATE_DRIVEN_RESTS 0xffffffffu /* in place of a region */
+
 /* Motion of the fixed vertices of a region: x = rotation (rest - center_start) + center. */
 typedef struct DrivenPose {
   Float4 rotation;     /* quaternion x y z w */

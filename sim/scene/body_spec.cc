@@ -22,35 +22,10 @@ namespace {
 constexpr uint8_t kAllAxes = 7;
 constexpr double kDefaultFacingAngle_rad = std::numbers::pi / 4;
 
-Region RegionOf(const v1::FixedRegion& r) {
-  return {r.has_box() ? &r.box() : nullptr, nullptr, r.has_vertices() ? &r.vertices() : nullptr};
-}
 Region RegionOf(const v1::LoadSpec& r) {
   return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, r.has_vertices() ? &r.vertices() : nullptr};
 }
 Region RegionOf(const v1::SurfaceZoneSpec& r) { return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, nullptr}; }
-
-/// The vertices of one region, ascending.
-absl::StatusOr<std::vector<uint32_t>> RegionVertices(const Region& region, const std::string& path, const sim::TetMesh& mesh) {
-  if (region.vertices == nullptr) return PointsInside(region, path, mesh.vertices, "vertex");
-  const size_t count = mesh.vertices.size();
-  std::vector<uint32_t> out;
-  for (int i = 0; i < region.vertices->indices_size(); ++i) {
-    const uint32_t v = region.vertices->indices(i);
-    if (v >= count) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ".vertices.indices[", i, "]: ", v, " is outside [0, ", count - 1, "]"));
-    }
-    out.push_back(v);
-  }
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
-  return out;
-}
-
-/// Axes along which the vertices of a region are held: bit a is axis a.
-uint8_t HeldAxes(const v1::FixedRegion& region) {
-  return static_cast<uint8_t>(kAllAxes & ~((region.free_x() ? 1U : 0U) | (region.free_y() ? 2U : 0U) | (region.free_z() ? 4U : 0U)));
-}
 
 /// Triangles of the surface as vertices of the mesh, outwards.
 std::vector<std::array<uint32_t, 3>> SurfaceTriangles(const sim::BodyDescription& body) {
@@ -87,6 +62,10 @@ void CheckLoad(Checker& check, const std::string& path, const v1::LoadSpec& load
 }
 
 }  // namespace
+
+Region RegionOf(const v1::FixedRegion& region) {
+  return {region.has_box() ? &region.box() : nullptr, nullptr, region.has_vertices() ? &region.vertices() : nullptr};
+}
 
 Region RegionOf(const v1::ZoneSpec& r) {
   return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, nullptr, r.has_mesh_group() ? &r.mesh_group() : nullptr};
@@ -136,6 +115,22 @@ absl::StatusOr<std::vector<uint32_t>> PointsInside(const Region& region, const s
   return out;
 }
 
+absl::StatusOr<std::vector<uint32_t>> RegionVertices(const Region& region, const std::string& path, const sim::TetMesh& mesh) {
+  if (region.vertices == nullptr) return PointsInside(region, path, mesh.vertices, "vertex");
+  const size_t count = mesh.vertices.size();
+  std::vector<uint32_t> out;
+  for (int i = 0; i < region.vertices->indices_size(); ++i) {
+    const uint32_t v = region.vertices->indices(i);
+    if (v >= count) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ".vertices.indices[", i, "]: ", v, " is outside [0, ", count - 1, "]"));
+    }
+    out.push_back(v);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
 absl::StatusOr<std::vector<uint32_t>> GroupTets(const std::string& group, const std::string& path, const sim::TetMesh& mesh) {
   uint32_t number = 0;
   const auto named = std::find_if(mesh.groups.begin(), mesh.groups.end(), [&](const sim::MeshGroup& g) { return g.name == group; });
@@ -168,74 +163,6 @@ void CheckColor(Checker& check, const std::string& path, const v1::Color& color)
 }
 
 Eigen::Vector3f ColorFrom(const v1::Color& color) { return Eigen::Vector3d(color.r(), color.g(), color.b()).cast<float>(); }
-
-void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRegion& region) {
-  CheckRegion(check, path, RegionOf(region), "box, vertices");
-  if (region.free_x() && region.free_y() && region.free_z()) {
-    check.Invalid(At(path, "free_z"), "the region holds nothing: free_x, free_y and free_z are all set");
-  }
-  if (!region.has_motion()) return;
-  if (Slides(region)) {
-    const char* field = region.free_x() ? "free_x" : region.free_y() ? "free_y" : "free_z";
-    check.Invalid(At(path, field), "a region that moves cannot slide as well");
-  }
-  const v1::RegionMotion& motion = region.motion();
-  check.RangeVec(At(path, "motion.velocity_m_per_s"), motion.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
-  check.RangeVec(At(path, "motion.angular_velocity_rad_per_s"), motion.angular_velocity_rad_per_s(), -1000, 1000);
-  check.RangeVec(At(path, "motion.center_m"), motion.center_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
-  if (motion.has_start_s()) check.Range(At(path, "motion.start_s"), motion.start_s(), 0, 3600);
-  if (motion.has_duration_s()) check.RangeAbove(At(path, "motion.duration_s"), motion.duration_s(), 0, 3600);
-}
-
-sim::DrivenRegion BuildMotion(const v1::RegionMotion& motion, std::vector<uint32_t> vertices, std::span<const Eigen::Vector3d> places_m) {
-  sim::DrivenRegion out;
-  out.velocity_m_per_s = ToEigen(motion.velocity_m_per_s());
-  out.angular_velocity_rad_per_s = ToEigen(motion.angular_velocity_rad_per_s());
-  if (motion.has_center_m()) {
-    out.center_m = ToEigen(motion.center_m());
-  } else {
-    for (const uint32_t v : vertices) out.center_m += places_m[v] / static_cast<double>(vertices.size());
-  }
-  out.start_s = motion.start_s();
-  out.duration_s = motion.has_duration_s() ? motion.duration_s() : 1;
-  out.vertices = std::move(vertices);
-  return out;
-}
-
-bool Slides(const v1::FixedRegion& region) { return region.free_x() || region.free_y() || region.free_z(); }
-
-absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out) {
-  constexpr int kNone = -1;
-  const size_t count = out.mesh.vertices.size();
-  std::vector<int> region_of(count, kNone);  // the last one
-  std::vector<uint8_t> held(count, 0);       // by all regions of a vertex together
-  for (int r = 0; r < body.fixed_size(); ++r) {
-    const std::string region_path = At(At(path, "fixed"), r);
-    PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> vertices, RegionVertices(RegionOf(body.fixed(r)), region_path, out.mesh));
-    for (const uint32_t v : vertices) {
-      const int other = region_of[v];
-      if (other != kNone && (body.fixed(r).has_motion() || body.fixed(other).has_motion())) {
-        return absl::InvalidArgumentError(absl::StrCat(region_path, ": vertex ", v, " belongs to ", path, ".fixed[", other,
-                                                       "] too; a vertex of a region with a motion may belong to no other"));
-      }
-      region_of[v] = r;
-      held[v] |= HeldAxes(body.fixed(r));
-    }
-    if (body.fixed(r).has_motion())
-      out.driven_regions.push_back(BuildMotion(body.fixed(r).motion(), std::move(vertices), out.mesh.vertices));
-  }
-  for (size_t v = 0; v < count; ++v) {
-    if (held[v] == kAllAxes) {
-      out.fixed_vertices.push_back(static_cast<uint32_t>(v));
-    } else if (held[v] != 0) {
-      out.sliding_vertices.push_back({static_cast<uint32_t>(v), held[v]});
-    }
-  }
-  if (out.fixed_vertices.size() == count) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ".fixed: all ", count, " vertices are fixed; at least one must be free"));
-  }
-  return absl::OkStatus();
-}
 
 void CheckSurfaceZones(Checker& check, const std::string& path, const v1::BodySpec& body) {
   check.Count(At(path, "surface_zones"), body.surface_zones_size(), 0, kMaxZones);

@@ -16,7 +16,7 @@
 
 namespace palpate::scene {
 
-// The parts of a BodySpec that say what holds and pushes it, and where: regions, supports, surface zones, loads. scene_spec.cc calls these;
+// The parts of a BodySpec that say what pushes it, and where: regions, surface zones, loads. scene_spec.cc calls these;
 // the functions Check... look at the fields alone, those that Build... need them checked, and the mesh in its place.
 
 /// A part of a body, in whichever of these forms it is given; the others are null.
@@ -27,6 +27,7 @@ struct Region {
   const std::string* mesh_group = nullptr;
 };
 Region RegionOf(const v1::ZoneSpec& zone);
+Region RegionOf(const v1::FixedRegion& region);
 
 /// `kinds`: the forms that may be given, for the message.
 void CheckRegion(Checker& check, const std::string& path, const Region& region, std::string_view kinds);
@@ -34,19 +35,14 @@ void CheckRegion(Checker& check, const std::string& path, const Region& region, 
 absl::StatusOr<std::vector<uint32_t>> PointsInside(const Region& region, const std::string& path, std::span<const Eigen::Vector3d> points,
                                                    std::string_view what);
 
+/// Those of the mesh's vertices that a box, ball or list names, ascending. Errors: InvalidArgument (none, out of range).
+absl::StatusOr<std::vector<uint32_t>> RegionVertices(const Region& region, const std::string& path, const sim::TetMesh& mesh);
+
 /// Tets of a group of the mesh, ascending. Errors: InvalidArgument (none; lists the groups).
 absl::StatusOr<std::vector<uint32_t>> GroupTets(const std::string& group, const std::string& path, const sim::TetMesh& mesh);
 
 void CheckColor(Checker& check, const std::string& path, const v1::Color& color);
 Eigen::Vector3f ColorFrom(const v1::Color& color);
-
-void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRegion& region);
-/// The motion of these vertices, or other points, which are in these places at rest.
-sim::DrivenRegion BuildMotion(const v1::RegionMotion& motion, std::vector<uint32_t> vertices, std::span<const Eigen::Vector3d> places_m);
-/// Whether vertices of a region slide.
-bool Slides(const v1::FixedRegion& region);
-/// Fills fixed_vertices, driven_regions and sliding_vertices.
-absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out);
 
 void CheckSurfaceZones(Checker& check, const std::string& path, const v1::BodySpec& body);
 /// Fills surface_zones. Errors: InvalidArgument where a zone has no triangle, or none that later ones leave to it.

@@ -44,9 +44,21 @@ void VisitState(Archive& archive, TetMesh& value) {
 }
 
 template <typename Archive>
+void VisitState(Archive& archive, MotionKey& value) {
+  auto& [time, shift, turn] = value;
+  archive(time, shift, turn);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, DrivenBlend& value) {
+  auto& [regions, shares] = value;
+  archive(regions, shares);
+}
+
+template <typename Archive>
 void VisitState(Archive& archive, DrivenRegion& value) {
-  auto& [vertices, velocity, angular_velocity, center, start, duration] = value;
-  archive(vertices, velocity, angular_velocity, center, start, duration);
+  auto& [vertices, velocity, angular_velocity, center, start, duration, keys, period, ramp, parent, blends] = value;
+  archive(vertices, velocity, angular_velocity, center, start, duration, keys, period, ramp, parent, blends);
 }
 
 template <typename Archive>

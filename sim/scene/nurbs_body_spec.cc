@@ -10,6 +10,7 @@
 #include "gpu/base/status.h"
 #include "sim/scene/body_spec.h"
 #include "sim/scene/material_spec.h"
+#include "sim/scene/motion_spec.h"
 #include "sim/scene/nurbs_file.h"
 #include "sim/scene/nurbs_shell_body.h"
 
@@ -72,6 +73,7 @@ void CheckThin(Checker& check, const std::string& path, const v1::BodySpec& body
   for (int i = 0; i < body.fixed_size(); ++i) {
     const std::string region = At(At(path, "fixed"), i);
     if (!body.fixed(i).has_box()) check.Invalid(region, "control points of a NURBS shell are held by a box");
+    if (body.fixed(i).blend_m() != 0) check.Invalid(At(region, "blend_m"), "control points of a NURBS shell follow one region each");
     if (Slides(body.fixed(i))) check.Invalid(region, "control points of a NURBS shell cannot slide yet");
   }
 }
@@ -129,6 +131,7 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
   std::vector<Eigen::Vector3d> points;
   for (const auto& [x, y, z] : moved.rest_m) points.emplace_back(x, y, z);
   constexpr int kNone = -1;
+  std::vector<std::string> names;  // of regions with a motion
   std::vector<int> region_of(points.size(), kNone);
   for (int r = 0; r < body.fixed_size(); ++r) {
     const v1::FixedRegion& region = body.fixed(r);
@@ -141,7 +144,10 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
                                                      "] too; one of a region with a motion may belong to no other"));
     }
     shell.held.insert(shell.held.end(), inside.begin(), inside.end());
-    if (region.has_motion()) shell.driven.push_back(BuildMotion(region.motion(), std::move(inside), points));
+    if (!region.has_motion()) continue;
+    PALPATE_ASSIGN_OR_RETURN(sim::DrivenRegion driven, BuildMotion(region, region_path, std::move(inside), points, names));
+    shell.driven.push_back(std::move(driven));
+    names.push_back(region.name());
   }
   std::sort(shell.held.begin(), shell.held.end());
   shell.held.erase(std::unique(shell.held.begin(), shell.held.end()), shell.held.end());

@@ -120,9 +120,8 @@ gpu::TissueNurbsShell TissueNurbsShellOf(const BodyDescription& body, uint32_t i
   }
   out.held = shell.held;
   for (const DrivenRegion& region : shell.driven) {
-    const auto array = [](const Vector3d& v) { return std::array<double, 3>{v.x(), v.y(), v.z()}; };
-    out.driven.push_back({region.vertices, array(region.velocity_m_per_s), array(region.angular_velocity_rad_per_s), array(region.center_m),
-                          region.start_s, region.duration_s});
+    gpu::TissueDrivenRegion& driven = out.driven.emplace_back(TissueDrivenRegionOf(region, 0));
+    driven.vertices = region.vertices;
   }
   out.velocity_m_per_s = {body.velocity_m_per_s.x(), body.velocity_m_per_s.y(), body.velocity_m_per_s.z()};
   return out;

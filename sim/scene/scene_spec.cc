@@ -21,6 +21,7 @@
 #include "sim/scene/marker_spec.h"
 #include "sim/scene/material.h"
 #include "sim/scene/material_spec.h"
+#include "sim/scene/motion_spec.h"
 #include "sim/scene/nurbs_body_spec.h"
 #include "sim/scene/nurbs_shell_body.h"
 #include "sim/scene/shell_material.h"
@@ -446,7 +447,7 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
   check.Pose(At(path, "pose"), body.pose());
   check.Count(At(path, "fixed"), body.fixed_size(), 0, kMaxFixedRegions);
   if (!check.ok()) return;
-  for (int i = 0; i < body.fixed_size(); ++i) CheckFixedRegion(check, At(At(path, "fixed"), i), body.fixed(i));
+  CheckFixed(check, path, body);
   CheckLoads(check, path, body);
   CheckZones(check, path, body);
   CheckMarkers(check, path, body);
@@ -639,10 +640,9 @@ CopyPlace PlaceOfCopy(const v1::BodyArray& array, uint64_t copy) {
 }
 
 /// Precondition: CheckMaterial passed.
-/// `mesh`: of a shell the vertices of `shell_triangles`.
+/// `mesh`: of a shell the vertices of `shell`.
 absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh,
-                                               const std::vector<std::array<uint32_t, 3>>& shell_triangles,
-                                               const std::shared_ptr<const sim::NurbsBodyShape>& nurbs,
+                                               const sim::FigureSurface& shell, const std::shared_ptr<const sim::NurbsBodyShape>& nurbs,
                                                const std::shared_ptr<const gpu::NurbsShellModel>& nurbs_shell, const BodyLook& look) {
   const v1::BodySpec& body = spec.bodies(index);
   const std::string path = At("bodies", index);
@@ -672,7 +672,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   }
   if (body.has_shell()) {
     out.shell = ShellFrom(body, pose.rotation);
-    out.shell->triangles = shell_triangles;
+    out.shell->triangles = shell.surface.triangles;
   }
   if (absl::Status valid = nurbs != nullptr || body.has_shell() ? absl::OkStatus() : sim::ValidateTetMesh(out.mesh); !valid.ok()) {
     const char* field = body.has_mesh() ? "mesh" : body.has_generator() ? "generator" : "mesh_file";
@@ -682,7 +682,9 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   if (nurbs_shell != nullptr) {
     PALPATE_RETURN_IF_ERROR(PlaceNurbsShell(body, path, *nurbs_shell, pose, &out));
   } else {
-    PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, out));
+    sim::FigureSurface placed = {.surface = {}, .parts = shell.parts, .weights = shell.weights};
+    for (sim::FigurePart& part : placed.parts) part.joint_m = pose.rotation * (scale * part.joint_m) + pose.position_m;
+    PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, placed, out));
   }
   if (body.kind() == v1::BODY_KIND_RIGID) out.kind = sim::BodyKind::kRigid;
   if (body.kind() == v1::BODY_KIND_STATIC) out.kind = sim::BodyKind::kStatic;
@@ -903,7 +905,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   for (int i = 0; i < spec.bodies_size(); ++i) {
     const uint64_t copies = CopyCount(spec.bodies(i));
     sim::TetMesh mesh;
-    std::vector<std::array<uint32_t, 3>> shell_triangles;
+    sim::FigureSurface shell;
     std::shared_ptr<const sim::NurbsBodyShape> nurbs;
     std::shared_ptr<const gpu::NurbsShellModel> nurbs_shell;
     if (spec.bodies(i).has_nurbs()) {
@@ -914,10 +916,9 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
         PALPATE_ASSIGN_OR_RETURN(nurbs_shell, LoadNurbsShell(spec.bodies(i), At("bodies", i), *nurbs));
       }
     } else if (spec.bodies(i).has_shell()) {
-      PALPATE_ASSIGN_OR_RETURN(sim::SurfaceMesh surface, LoadShellSurface(spec.bodies(i), At("bodies", i), assets));
-      mesh.vertices = std::move(surface.vertices);
-      shell_triangles = std::move(surface.triangles);
-      tets += copies * shell_triangles.size();
+      PALPATE_ASSIGN_OR_RETURN(shell, LoadShellSurface(spec.bodies(i), At("bodies", i), assets));
+      mesh.vertices = shell.surface.vertices;
+      tets += copies * shell.surface.triangles.size();
     } else {
       PALPATE_ASSIGN_OR_RETURN(mesh, LoadGeometry(spec.bodies(i), At("bodies", i), assets));
     }
@@ -927,7 +928,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     if (!check.ok()) return check.status();
     PALPATE_ASSIGN_OR_RETURN(const BodyLook look, looks.Load(spec.bodies(i), At("bodies", i), mesh));
     for (uint64_t copy = 0; copy < copies; ++copy) {
-      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, shell_triangles, nurbs, nurbs_shell, look));
+      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, shell, nurbs, nurbs_shell, look));
       out.bodies.push_back(std::move(body));
     }
   }

@@ -17,10 +17,17 @@ namespace {
 
 double Or(bool has, double value, double fallback) { return has ? value : fallback; }
 
+constexpr double kFigureHeight_m = 1.7;
+constexpr double kDressGap_m = 0.008;
+// Areas over height squared, for a first estimate.
+constexpr double kFigureAreaPerHeightSq = 0.6;
+constexpr double kDressAreaPerHeightSq = 0.6;
+
 /// Sizes of a generated surface with their defaults.
 struct Generated {
   double first_m = 0, second_m = 0;  // as the generator takes them
   double extent_m = 0, area_m2 = 0;
+  double default_edges = sim::kDefaultEdgesPerSurface, least_edges = 1;  // per extent
 };
 Generated GeneratedFrom(const v1::ShellSpec& shell) {
   switch (shell.surface_case()) {
@@ -41,6 +48,16 @@ Generated GeneratedFrom(const v1::ShellSpec& shell) {
     case v1::ShellSpec::kSphere: {
       const double r = Or(shell.sphere().has_radius_m(), shell.sphere().radius_m(), 0.05);
       return {r, 0, 2 * r, 4 * std::numbers::pi * r * r};
+    }
+    case v1::ShellSpec::kFigure: {
+      const double height_m = Or(shell.figure().has_height_m(), shell.figure().height_m(), kFigureHeight_m);
+      return {height_m, 0, height_m, kFigureAreaPerHeightSq * height_m * height_m, sim::kDefaultEdgesPerFigure, sim::kMinEdgesPerFigure};
+    }
+    case v1::ShellSpec::kDress: {
+      const v1::DressSurface& dress = shell.dress();
+      const double height_m = Or(dress.has_figure_height_m(), dress.figure_height_m(), kFigureHeight_m);
+      const double gap_m = Or(dress.has_gap_m(), dress.gap_m(), kDressGap_m);
+      return {height_m, gap_m, height_m, kDressAreaPerHeightSq * height_m * height_m, sim::kDefaultEdgesPerFigure, sim::kMinEdgesPerFigure};
     }
     default:
       return {};
@@ -65,12 +82,19 @@ void CheckSizes(Checker& check, const std::string& path, const v1::ShellSpec& sh
     case v1::ShellSpec::kSphere:
       check.Range(At(path, "sphere.radius_m"), g.first_m, 0.001, 5);
       break;
+    case v1::ShellSpec::kFigure:
+      check.Range(At(path, "figure.height_m"), g.first_m, 0.1, 3);
+      break;
+    case v1::ShellSpec::kDress:
+      check.Range(At(path, "dress.figure_height_m"), g.first_m, 0.1, 3);
+      check.Range(At(path, "dress.gap_m"), g.second_m, 0.002, 0.015);
+      break;
     default:
       if (shell.has_edge_length_m()) check.Invalid(At(path, "edge_length_m"), "only a generated surface has it");
       break;
   }
   if (!check.ok() || !shell.has_edge_length_m()) return;
-  check.Range(At(path, "edge_length_m"), shell.edge_length_m(), g.extent_m / sim::kMaxEdgesPerSurface, g.extent_m);
+  check.Range(At(path, "edge_length_m"), shell.edge_length_m(), g.extent_m / sim::kMaxEdgesPerSurface, g.extent_m / g.least_edges);
 }
 
 void CheckTriangleCount(Checker& check, const std::string& path, double triangles, const SceneLimits& limits) {
@@ -137,7 +161,7 @@ void CheckShell(Checker& check, const std::string& path, const v1::BodySpec& bod
   CheckRest(check, path, body);
   switch (shell.surface_case()) {
     case v1::ShellSpec::SURFACE_NOT_SET:
-      check.Invalid(spec_path, "no surface is given; one of mesh_file, mesh, sheet, disc, tube, sphere is needed");
+      check.Invalid(spec_path, "no surface is given; one of mesh_file, mesh, sheet, disc, tube, sphere, figure, dress is needed");
       break;
     case v1::ShellSpec::kMeshFile:
       if (shell.mesh_file().empty()) check.Invalid(At(spec_path, "mesh_file"), "the file name is empty");
@@ -175,16 +199,17 @@ void CheckShell(Checker& check, const std::string& path, const v1::BodySpec& bod
   if (!check.ok() || shell.has_mesh() || shell.has_mesh_file()) return;
   // Regular triangles of the edge length; a factor of two for what does not fit.
   const Generated g = GeneratedFrom(shell);
-  const double edge_m = Or(shell.has_edge_length_m(), shell.edge_length_m(), g.extent_m / sim::kDefaultEdgesPerSurface);
+  const double edge_m = Or(shell.has_edge_length_m(), shell.edge_length_m(), g.extent_m / g.default_edges);
   CheckTriangleCount(check, At(spec_path, "edge_length_m"), g.area_m2 / (edge_m * edge_m), limits);
 }
 
-absl::StatusOr<sim::SurfaceMesh> LoadShellSurface(const v1::BodySpec& body, const std::string& path, const AssetResolver& assets) {
+absl::StatusOr<sim::FigureSurface> LoadShellSurface(const v1::BodySpec& body, const std::string& path, const AssetResolver& assets) {
   const v1::ShellSpec& shell = body.shell();
   const std::string spec_path = At(path, "shell");
   const double edge_m = shell.edge_length_m();
   const Generated g = GeneratedFrom(shell);
   absl::StatusOr<sim::SurfaceMesh> surface = absl::InternalError("shell without a surface passed validation");
+  sim::FigureSurface out;
   std::string field = spec_path;
   std::string name;
   switch (shell.surface_case()) {
@@ -212,6 +237,15 @@ absl::StatusOr<sim::SurfaceMesh> LoadShellSurface(const v1::BodySpec& body, cons
     case v1::ShellSpec::kSphere:
       surface = sim::GenerateSphereSurface(g.first_m, edge_m);
       break;
+    case v1::ShellSpec::kFigure: {
+      absl::StatusOr<sim::FigureSurface> figure = sim::GenerateFigureSurface(g.first_m, edge_m);
+      surface = figure.ok() ? absl::StatusOr<sim::SurfaceMesh>(std::move(figure->surface)) : figure.status();
+      if (figure.ok()) out = *std::move(figure);
+      break;
+    }
+    case v1::ShellSpec::kDress:
+      surface = sim::GenerateDressSurface(g.first_m, g.second_m, edge_m);
+      break;
     case v1::ShellSpec::SURFACE_NOT_SET:
       break;
   }
@@ -221,7 +255,8 @@ absl::StatusOr<sim::SurfaceMesh> LoadShellSurface(const v1::BodySpec& body, cons
   if (const absl::Status sound = sim::CheckShellSurface(*surface); !sound.ok()) {
     return absl::Status(sound.code(), absl::StrCat(field, ": ", name, std::string(sound.message())));
   }
-  return surface;
+  out.surface = *std::move(surface);
+  return out;
 }
 
 sim::ShellDescription ShellFrom(const v1::BodySpec& body, const Eigen::Quaterniond& turn) {

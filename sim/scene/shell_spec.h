@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "palpate/v1/scene.pb.h"
+#include "sim/mesh/figure_generators.h"
 #include "sim/mesh/tet_mesh.h"
 #include "sim/scene/asset_resolver.h"
 #include "sim/scene/checker.h"
@@ -21,8 +22,8 @@ namespace palpate::scene {
 void CheckShell(Checker& check, const std::string& path, const v1::BodySpec& body, const SceneLimits& limits);
 
 /// The surface in the frame of its file or generator. Errors: those of the readers; InvalidArgument naming the field, the file and the
-/// first place where it is no manifold or its triangles are not turned alike.
-absl::StatusOr<sim::SurfaceMesh> LoadShellSurface(const v1::BodySpec& body, const std::string& path, const AssetResolver& assets);
+/// first place where it is no manifold or its triangles are not turned alike. Without parts, if it is no figure.
+absl::StatusOr<sim::FigureSurface> LoadShellSurface(const v1::BodySpec& body, const std::string& path, const AssetResolver& assets);
 
 /// Everything but triangles. `turn`: of the body's pose.
 sim::ShellDescription ShellFrom(const v1::BodySpec& body, const Eigen::Quaterniond& turn);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/dynamics/driven_poses.h"
 #include "sim/scene/material.h"
 #include "sim/scene/nurbs_description.h"
 #include "sim/scene/nurbs_shell_body.h"
@@ -207,6 +208,7 @@ absl::Status SceneBodies::Add(const BodyDescription& body, uint32_t index, const
 }
 
 absl::Status SceneBodies::AddDriven(const BodyDescription& body, uint32_t base, const std::string& name) {
+  const auto first_region = static_cast<uint32_t>(motions_.driven.size());
   for (size_t r = 0; r < body.driven_regions.size(); ++r) {
     const DrivenRegion& region = body.driven_regions[r];
     for (const uint32_t v : region.vertices) {
@@ -219,15 +221,23 @@ absl::Status SceneBodies::AddDriven(const BodyDescription& body, uint32_t base, 
       if (vertices_.driven[handle] != kNoSlot) return error(" is given twice");
       vertices_.driven[handle] = static_cast<uint32_t>(motions_.driven.size());
     }
-    gpu::TissueDrivenRegion driven;
-    driven.velocity_m_per_s = ToArray(region.velocity_m_per_s);
-    driven.angular_velocity_rad_per_s = ToArray(region.angular_velocity_rad_per_s);
-    driven.center_m = ToArray(region.center_m);
-    driven.start_s = region.start_s;
-    driven.duration_s = region.duration_s;
-    motions_.driven.push_back(std::move(driven));
+    if (!region.blends.empty() && region.blends.size() != region.vertices.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ".driven_regions[", r, "]: ", region.blends.size(), " blends for ", region.vertices.size(), " vertices"));
+    }
+    for (size_t i = 0; i < region.blends.size(); ++i) {
+      const DrivenBlend& blend = region.blends[i];
+      if (blend.regions[0] == r && blend.shares[0] == 1) continue;
+      gpu::TissueDrivenBlend of_scene = {.shares = blend.shares};
+      for (size_t k = 0; k < 4; ++k) {
+        if (blend.regions[k] != DrivenBlend::kRests) of_scene.regions[k] = blend.regions[k] + first_region;
+      }
+      vertices_.blends.emplace(VertexHandle{base + region.vertices[i]}, of_scene);
+    }
+    motions_.driven.push_back(TissueDrivenRegionOf(region, first_region));
   }
-  return absl::OkStatus();
+  const absl::Status sound = gpu::CheckMotions(motions_.driven);
+  return sound.ok() ? sound : absl::InvalidArgumentError(absl::StrCat(name, ".driven_regions: ", sound.message()));
 }
 
 absl::Status SceneBodies::AddLoads(const BodyDescription& body, uint32_t base, const std::string& name) {

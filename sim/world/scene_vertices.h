@@ -7,6 +7,7 @@
 
 #include <Eigen/Core>
 
+#include "absl/container/flat_hash_map.h"
 #include "gpu/dynamics/tissue_solver.h"
 #include "sim/topology/ids.h"
 #include "sim/world/indices.h"
@@ -22,13 +23,14 @@ struct SceneVertices {
 
   Array<Eigen::Vector3d> rest_m;
   Array<uint8_t> is_fixed;
-  Array<uint8_t> held;           ///< bit a: a vertex that is not fixed keeps its coordinate a
-  Array<uint8_t> is_prescribed;  ///< of quasi-static tissue, which TissueModel::prescribed moves
-  Array<uint32_t> driven;        ///< region of TissueModel::driven, kNoSlot: none
-  Array<uint32_t> loads;         ///< bit k: in TissueModel::loads[k]
-  Array<uint32_t> origin;        ///< TissueModel::vertex_origin
-  Array<uint32_t> body;          ///< kNoBody: the handle is free
-  Array<uint32_t> slot;          ///< in the body's mesh
+  Array<uint8_t> held;                                               ///< bit a: a vertex that is not fixed keeps its coordinate a
+  Array<uint8_t> is_prescribed;                                      ///< of quasi-static tissue, which TissueModel::prescribed moves
+  Array<uint32_t> driven;                                            ///< region of TissueModel::driven, kNoSlot: none
+  absl::flat_hash_map<VertexHandle, gpu::TissueDrivenBlend> blends;  ///< of those that do not follow it alone
+  Array<uint32_t> loads;                                             ///< bit k: in TissueModel::loads[k]
+  Array<uint32_t> origin;                                            ///< TissueModel::vertex_origin
+  Array<uint32_t> body;                                              ///< kNoBody: the handle is free
+  Array<uint32_t> slot;                                              ///< in the body's mesh
   /// Positions and velocities, up to date only while edits run.
   Array<gpu::TissueVertexState> state;
   std::vector<VertexHandle> changed;  ///< since the solver's model was brought up to date; may repeat
@@ -60,6 +62,7 @@ struct SceneVertices {
     held[handle] = 0;
     is_prescribed[handle] = 0;
     driven[handle] = kNoSlot;
+    blends.erase(handle);
     loads[handle] = 0;
     origin[handle] = 0;
     body[handle] = kNoBody;
@@ -75,16 +78,17 @@ struct SceneVertices {
   /// Which handles are free follows from the bodies; positions and velocities are the solver's.
   template <typename Archive>
   void VisitState(Archive& archive) {
-    [[maybe_unused]] auto& [rest, fixed, held_axes, prescribed, region, load_bits, first_body, of_body, in_mesh, motion, changed_since,
-                            free] = *this;
+    [[maybe_unused]] auto& [rest, fixed, held_axes, prescribed, region, blended, load_bits, first_body, of_body, in_mesh, motion,
+                            changed_since, free] = *this;
     archive.Enter("SceneVertices");
-    archive(rest, fixed, held_axes, prescribed, region, load_bits, first_body, of_body, in_mesh, changed_since);
+    archive(rest, fixed, held_axes, prescribed, region, blended, load_bits, first_body, of_body, in_mesh, changed_since);
     if constexpr (Archive::kIsReader) {
       const size_t n = rest.size();
       for (const size_t size : {fixed.size(), held_axes.size(), prescribed.size(), region.size(), load_bits.size(), first_body.size(),
                                 of_body.size(), in_mesh.size()}) {
         archive.Check(size == n, "another number of vertices");
       }
+      for (const auto& [handle, blend] : blended) archive.Check(rest.contains(handle), "a blend is of no vertex");
       for (const VertexHandle handle : changed_since) archive.Check(rest.contains(handle), "a vertex is out of range");
       if (!archive.ok()) return;
       motion.assign(n, {});

@@ -85,13 +85,26 @@ void SolverModel::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
   At(triangle_places_[body], slot) = place;
 }
 
+void SolverModel::AddDriven(VertexHandle v, gpu::TissueDrivenRegion* region) const {
+  const uint32_t number = vertices_.driven[v];
+  const gpu::TissueDrivenBlend alone = {
+      .regions = {number, gpu::TissueDrivenBlend::kRests, gpu::TissueDrivenBlend::kRests, gpu::TissueDrivenBlend::kRests},
+      .shares = {1, 0, 0, 0}};
+  const auto blend = vertices_.blends.find(v);
+  if (blend != vertices_.blends.end() || !region->blends.empty()) {
+    region->blends.resize(region->vertices.size(), alone);
+    region->blends.push_back(blend == vertices_.blends.end() ? alone : blend->second);
+  }
+  region->vertices.push_back(ToNumber(v));
+}
+
 /// Vertices of driven regions and loads. O(vertices) in scenes that have any.
 void SolverModel::ListDrivenAndLoads() {
   if (motions_.driven.empty() && motions_.loads.empty()) return;
   model_.driven = motions_.driven;
   model_.loads = motions_.loads;
   for (const VertexHandle v : vertices_.handles()) {
-    if (vertices_.driven[v] != kNoSlot) model_.driven[vertices_.driven[v]].vertices.push_back(ToNumber(v));
+    if (vertices_.driven[v] != kNoSlot) AddDriven(v, &model_.driven[vertices_.driven[v]]);
     for (size_t k = 0; k < model_.loads.size() && vertices_.loads[v] != 0; ++k) {
       if ((vertices_.loads[v] >> k & 1U) != 0) model_.loads[k].vertices.push_back(ToNumber(v));
     }

@@ -67,6 +67,7 @@ class SolverModel {
   void PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::TissueTet>& of_zone, gpu::TissueChange* change);
   void PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot);
   void AddVertexAreas(uint32_t triangle, double sign);
+  void AddDriven(VertexHandle v, gpu::TissueDrivenRegion* region) const;
   void ListDrivenAndLoads();
   void ListShapes();
   void ListShells();

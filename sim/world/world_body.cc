@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -441,11 +443,41 @@ void WorldBody::AddVertex(const MeshDelta::AddedVertex& vertex) {
   vertices_->is_fixed[handle] = is_fixed ? 1 : 0;
   vertices_->held[handle] = is_fixed ? uint8_t{0} : held;
   vertices_->driven[handle] = is_fixed ? region : kNoSlot;
+  if (is_fixed && region != kNoSlot) BlendMotions(handle, vertex);
   vertices_->loads[handle] = loads;
   vertices_->origin[handle] = (vertices_->origin[first] & ~1U) | on_cut;
   vertices_->body[handle] = index_;
   vertices_->slot[handle] = slot;
   if (is_fixed) keeper_.MarkFixed();
+}
+
+/// A new vertex of a region follows what its sources follow, by their weights: up to four regions, those with the largest shares.
+void WorldBody::BlendMotions(VertexHandle handle, const MeshDelta::AddedVertex& vertex) {
+  std::map<uint32_t, float> shares;
+  bool is_blended = false;
+  for (uint32_t s = 0; s < vertex.source_count; ++s) {
+    const auto weight = static_cast<float>(vertex.sources[s].weight);
+    const VertexHandle source = handles_[SlotOf(vertex.sources[s].vertex)];
+    const auto blend = vertices_->blends.find(source);
+    if (blend == vertices_->blends.end()) {
+      shares[vertices_->driven[source]] += weight;
+      continue;
+    }
+    is_blended = true;
+    for (size_t k = 0; k < 4; ++k) shares[blend->second.regions[k]] += weight * blend->second.shares[k];
+  }
+  if (!is_blended) return;
+  std::vector<std::pair<float, uint32_t>> parts;
+  for (const auto& [region, share] : shares) parts.emplace_back(share, region);
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  parts.resize(std::min<size_t>(parts.size(), 4));
+  const float sum = std::accumulate(parts.begin(), parts.end(), 0.0F, [](float total, const auto& part) { return total + part.first; });
+  gpu::TissueDrivenBlend blend;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    blend.regions[k] = parts[k].second;
+    blend.shares[k] = parts[k].first / sum;
+  }
+  vertices_->blends.insert_or_assign(handle, blend);
 }
 
 void WorldBody::OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTet& tet) {

@@ -246,6 +246,7 @@ class WorldBody final : public MeshObserver, public SheetObserver {
   void GiveVertex(uint32_t slot, WorldBody* piece);
   std::string NameOfPiece(const std::function<bool(const std::string&)>& is_taken);
   void AddVertex(const MeshDelta::AddedVertex& vertex);
+  void BlendMotions(VertexHandle handle, const MeshDelta::AddedVertex& vertex);
   gpu::TissueVertexState MixStates(const MeshDelta::AddedVertex& vertex) const;
   bool IsFixed(uint32_t vertex_slot) const { return vertices_->is_fixed[handles_[vertex_slot]] != 0; }
 

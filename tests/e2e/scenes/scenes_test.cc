@@ -404,6 +404,7 @@ class Scenes : public ::testing::Test {
   void FoldTheSheet(uint64_t steps);
   void StirOrgans(uint64_t steps);
   void DropBoxes(uint64_t steps);
+  void WalkInADress(uint64_t steps);
   void PokeJellies(uint64_t steps);
   void DropExactBodies(uint64_t steps);
 };
@@ -588,6 +589,81 @@ int BodyNamed(const SceneRun& run, const std::string& name) {
   ADD_FAILURE() << "no body " << name;
   return 0;
 }
+
+// Breath takes the liver towards the feet and back, period by period, and a retractor that stands still feels it.
+TEST_F(Scenes, BreathingMovesALiver) {
+  const std::unique_ptr<SceneRun> run = Load("breathing", "retractor");
+  ASSERT_NE(run, nullptr);
+  constexpr int kPeriod = 480;  // steps
+  const std::vector<Vector3d> rest = run->positions(0);
+  const auto at_diaphragm = [&](size_t v) { return rest[v].y() > 0.046; };
+  std::vector<Vector3d> inhaled, exhaled;
+  std::array<double, 2> pressed_n{};  // while it is out, and while it is in
+  const auto hold = [&] { run->MoveTool({-0.05, -0.02, std::max(0.036, 0.09 - 0.001 * static_cast<double>(run->frame().step()))}); };
+  for (int period = 0; period < 2; ++period) {
+    for (int i = 1; i <= kPeriod; ++i) {
+      hold();
+      ASSERT_NO_FATAL_FAILURE(run->Step());
+      const bool is_in = i == 210, is_out = i == 440;
+      if (!is_in && !is_out) continue;
+      ASSERT_EQ(run->frame().tools_size(), 1);
+      pressed_n[is_in ? 1 : 0] = run->frame().tools(0).force_n().z();
+      (is_in ? inhaled : exhaled) = run->positions(0);
+    }
+  }
+  size_t moved = 0, rests = 0;
+  for (size_t v = 0; v < rest.size(); ++v) {
+    if (at_diaphragm(v)) {
+      ++moved;
+      EXPECT_LT((inhaled[v] - rest[v] - Vector3d(0, -0.012, 0.0015)).norm(), 2e-4);
+      EXPECT_LT((exhaled[v] - rest[v]).norm(), 2e-4);
+    }
+    if (rest[v].x() > 0.041 && rest[v].y() < 0 && rest[v].z() < -0.016) {
+      ++rests;
+      EXPECT_LT((inhaled[v] - rest[v]).norm(), 1e-6) << "the spine holds it";
+    }
+  }
+  EXPECT_GT(moved, 10U);
+  EXPECT_GT(rests, 2U);
+  EXPECT_GT(std::abs(pressed_n[0]), 0.1) << "the retractor presses on it";
+  EXPECT_GT(std::abs(pressed_n[1] - pressed_n[0]), 0.02) << "and feels its breath";
+}
+
+// It hangs on the shoulders, swings with the legs, and is never passed through.
+void Scenes::WalkInADress(uint64_t steps) {
+  const std::unique_ptr<SceneRun> run = Load("dress", "");
+  ASSERT_NE(run, nullptr);
+  const int figure = BodyNamed(*run, "figure"), dress = BodyNamed(*run, "dress");
+  const auto lowest_of = [&](int body) {
+    double lowest_m = 3;
+    for (const Vector3d& p : run->positions(body)) lowest_m = std::min(lowest_m, p.z());
+    return lowest_m;
+  };
+  const double hem_m = lowest_of(dress);
+  double foremost_m = 0, rearmost_m = 0;
+  ASSERT_NO_FATAL_FAILURE(Advance(
+      *run, steps, 30, [] {},
+      [&] {
+        double y_m = 0;
+        size_t count = 0;
+        for (const Vector3d& p : run->positions(figure)) {
+          if (p.z() > 0.15 || p.x() < 0) continue;  // the left foot and ankle
+          y_m += p.y();
+          ++count;
+        }
+        if (count == 0) return;
+        foremost_m = std::min(foremost_m, y_m / static_cast<double>(count));
+        rearmost_m = std::max(rearmost_m, y_m / static_cast<double>(count));
+        ASSERT_GT(lowest_of(dress), hem_m - 0.1) << "it hangs on the figure";
+      }));
+  EXPECT_LT(foremost_m, -0.15) << "it walks";
+  EXPECT_GT(rearmost_m, 0.15);
+  EXPECT_GT(run->ContactsBetween(figure, dress), 50);
+  // The shoulders carry it: what the figure gives the dress is its weight, but for what swings.
+  EXPECT_NEAR(run->SurfaceForce(dress).z(), 9.81 * run->mass_kg(dress), 0.6 * 9.81 * run->mass_kg(dress));
+}
+
+TEST_F(Scenes, ADressIsWornByAWalkingFigure) { WalkInADress(300); }
 
 TEST_F(Scenes, AChainHoldsAWeight) {
   const std::unique_ptr<SceneRun> run = Load("chain", "");

@@ -47,6 +47,11 @@ const SCENES = {
       await hand.step(120);
     },
   },
+  dress: { look: [-58, 8, 0.78], keys: 'v', play: (hand) => hand.step(400) },
+  breathing: {
+    look: [-70, 26, 0.95],
+    play: (hand) => hand.move('retractor', range(210).map((step) => lerp([-0.05, -0.02, 0.09], [-0.05, -0.02, 0.036], step / 60))),
+  },
   'bowel-loop': {
     look: [-66, 31, 0.84],
     isBare: true,

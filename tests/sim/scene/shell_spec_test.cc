@@ -61,6 +61,61 @@ TEST(ShellSpec, DefaultsAreThoseOfTheMessage) {
   EXPECT_EQ(info.surface_triangle_count(), body.shell->triangles.size());
 }
 
+TEST(ShellSpec, AFigureMovesByItsParts) {
+  v1::SceneSpec spec;
+  v1::BodySpec& body = *spec.add_bodies();
+  body.mutable_shell()->mutable_figure()->set_height_m(1);
+  body.mutable_shell()->set_edge_length_m(0.012);
+  body.mutable_pose()->mutable_position_m()->set_x(2);
+  body.set_self_collision(false);
+  const absl::StatusOr<sim::FigureSurface> figure = sim::GenerateFigureSurface(1, 0.012);
+  ASSERT_TRUE(figure.ok()) << figure.status();
+  for (const sim::FigurePart& part : figure->parts) body.add_fixed()->set_figure_part(part.name);
+  v1::RegionMotion& swing = *body.mutable_fixed(0)->mutable_motion();
+  swing.add_keys();
+  swing.add_keys()->set_time_s(0.5);
+  swing.mutable_keys(1)->mutable_turn_rad()->set_x(0.4);
+  swing.set_period_s(1);
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  const sim::BodyDescription& made = scene->bodies[0];
+  ASSERT_EQ(made.driven_regions.size(), figure->parts.size());
+  EXPECT_EQ(made.fixed_vertices.size(), made.mesh.vertices.size());
+  size_t vertices = 0;
+  for (size_t p = 0; p < figure->parts.size(); ++p) {
+    const sim::DrivenRegion& region = made.driven_regions[p];
+    vertices += region.vertices.size();
+    EXPECT_EQ(region.center_m, figure->parts[p].joint_m + Eigen::Vector3d(2, 0, 0));
+    EXPECT_EQ(region.parent ? static_cast<int>(*region.parent) : -1, figure->parts[p].parent);
+    ASSERT_EQ(region.blends.size(), region.vertices.size()) << "some vertex of each part follows another part too";
+    for (size_t i = 0; i < region.vertices.size(); ++i) {
+      const std::vector<sim::PartWeight>& weights = figure->weights[region.vertices[i]];
+      ASSERT_LE(weights.size(), 3U);
+      for (const sim::PartWeight& weight : weights) {
+        float share = 0;
+        for (size_t k = 0; k < 4; ++k) share += region.blends[i].regions[k] == weight.part ? region.blends[i].shares[k] : 0;
+        EXPECT_NEAR(share, weight.weight, 1e-5);
+      }
+    }
+  }
+  EXPECT_EQ(vertices, made.mesh.vertices.size()) << "each vertex is named once";
+
+  v1::SceneSpec wrong = spec;
+  wrong.mutable_bodies(0)->mutable_fixed()->RemoveLast();
+  ExpectRefused(wrong, "bodies[0].fixed: part " + figure->parts.back().name + " of the figure has no region");
+  wrong.mutable_bodies(0)->add_fixed()->set_figure_part("tail");
+  ExpectRefused(wrong, "figure_part: the figure has no part of this name");
+  wrong.mutable_bodies(0)->mutable_fixed()->rbegin()->set_figure_part(figure->parts[0].name);
+  ExpectRefused(wrong, "the part has a region already");
+  wrong = spec;
+  wrong.mutable_bodies(0)->mutable_fixed(0)->set_figure_part(figure->parts[1].name);
+  wrong.mutable_bodies(0)->mutable_fixed(1)->set_figure_part(figure->parts[0].name);
+  ExpectRefused(wrong, "which carries it");
+  wrong = spec;
+  wrong.mutable_bodies(0)->mutable_fixed(3)->set_free_x(true);
+  ExpectRefused(wrong, "bodies[0].fixed[3].free_x: a region that moves cannot slide as well");
+}
+
 TEST(ShellSpec, ScalePoseAndWarpAreThoseOfTheBody) {
   v1::SceneSpec spec = Scene();
   v1::BodySpec& body = *spec.mutable_bodies(0);

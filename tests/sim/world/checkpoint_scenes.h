@@ -186,6 +186,14 @@ class BodiesScenario final : public CheckpointScenario {
     }
     scene_.bodies[3].driven_regions = {
         {.vertices = scene_.bodies[3].fixed_vertices, .velocity_m_per_s = {0, 0, -0.03}, .start_s = 0.1, .duration_s = 0.7}};
+    sim::DrivenRegion& driven = scene_.bodies[3].driven_regions[0];
+    driven.keys = {{}, {.time_s = 0.2, .shift_m = {0.001, 0, 0}, .turn_rad = {0, 0, 0.02}}};
+    driven.period_s = 0.5;
+    constexpr uint32_t kRests = sim::DrivenBlend::kRests;
+    for (size_t i = 0; i < driven.vertices.size(); ++i) {
+      const float share = i % 2 == 0 ? 1 : 0.75F;
+      driven.blends.push_back({.regions = {0, kRests, kRests, kRests}, .shares = {share, 1 - share, 0, 0}});
+    }
     scene_.bodies[3].velocity_m_per_s = {0, 0.1, 0};
     scene_.bodies[4].volume_stiffness_pa = 40000;
     std::vector<uint32_t> top;

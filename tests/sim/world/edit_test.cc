@@ -559,6 +559,37 @@ TEST_F(WorldIncisionTest, UnderTensionACutOpens) {
   EXPECT_LT(world->CurrentFrame()->max_speed_m_per_s, 0.05);
 }
 
+// What a vertex follows is a linear function of its place here, so new vertices on edges must have its value at theirs.
+TEST_F(WorldIncisionTest, NewVerticesFollowTheMeanOfWhatTheirSourcesFollow) {
+  SceneDescription scene = HeldBar(0);
+  BodyDescription& bar = scene.bodies[0];
+  const auto share_of = [](double y) { return 0.75 + y / 0.1; };  // 0.6 to 0.9
+  DrivenRegion& left = bar.driven_regions[0];
+  for (const uint32_t v : left.vertices) {
+    const auto share = static_cast<float>(share_of(bar.mesh.vertices[v].y()));
+    left.blends.push_back(
+        {.regions = {0, DrivenBlend::kRests, DrivenBlend::kRests, DrivenBlend::kRests}, .shares = {share, 1 - share, 0, 0}});
+  }
+  left.velocity_m_per_s = {-0.02, 0, 0};
+  left.duration_s = 0.25;
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 10, "pulled"));
+  const std::vector<Edit> edits = {{.body = 0, .what = RefineEdit{BallRegion{{-0.06, 0, 0}, 0.02}, 0.003}}};
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+  EXPECT_GT(outcomes[0].added_vertices.size(), 100U);
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "refined"));
+  PALPATE_TEST_ASSIGN(const std::vector<float> x, world->ReadVolumePositions(0));
+  const std::vector<Vector3d> rest = world->RestPositions(0);
+  size_t driven = 0;
+  for (size_t v = 0; v < rest.size(); ++v) {
+    if (rest[v].x() > -0.0599) continue;
+    ++driven;
+    EXPECT_NEAR(x[3 * v] - rest[v].x(), -0.005 * share_of(rest[v].y()), 1e-6) << rest[v].transpose();
+    EXPECT_NEAR(x[3 * v + 1] - rest[v].y(), 0, 1e-7);
+  }
+  EXPECT_GT(driven, 50U);
+}
+
 /// Lips lie almost in touch: they must not hold each other back when the body moves along their normal.
 TEST_F(WorldIncisionTest, LipsDoNotStickWhenTheBodyMoves) {
   SceneDescription scene = HeldBar(0);

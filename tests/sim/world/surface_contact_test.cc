@@ -1,10 +1,13 @@
 // Contact between bodies as a scene's description asks for it and its frames report it.
 #include <Eigen/Dense>
 #include <algorithm>
+#include <array>
 #include <string>
 
+#include "gpu/dynamics/driven_poses.h"
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
+#include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
@@ -119,6 +122,47 @@ TEST_F(WorldSurfaceContactTest, DrivenRegionsMoveAndInitialVelocitiesAreTaken) {
     PALPATE_TEST_ASSIGN(const std::vector<float> x, world->ReadVolumePositions(1));
     EXPECT_NEAR(x[0], 0.2 + 0.5 * frame->sim_time_s, 1e-4);
     PALPATE_ASSERT_OK(world->Reset().status());
+  }
+}
+
+// A bar, all of it driven: one end rests, the other swings about a hinge that moves, and what lies between follows the mean of both.
+TEST_F(WorldSurfaceContactTest, BlendedRegionsFollowTheMeanOfTheirMotions) {
+  SceneDescription scene;
+  scene.gravity_m_per_s2.setZero();
+  scene.bodies = {test::BoxBody("bar", {0, 0, 0}, {9, 3, 3}, {0.08, 0.02, 0.02}), Cube("free", {0.2, 0, 0})};
+  BodyDescription& bar = scene.bodies[0];
+  DrivenRegion hip{
+      .vertices = {}, .center_m = {0, 0, 0.1}, .duration_s = 10, .keys = {{}, {0.25, {0, 0.01, 0}, {0.4, 0, 0}}}, .period_s = 0.5};
+  DrivenRegion knee{
+      .vertices = {}, .center_m = {0.04, 0, 0}, .duration_s = 10, .keys = {{}, {0.1, {}, {0, 0.5, 0.1}}}, .period_s = 0.5, .parent = 0};
+  const auto share_of = [](double x) { return std::clamp(0.5 + x / 0.05, 0.0, 1.0); };
+  for (uint32_t v = 0; v < bar.mesh.vertices.size(); ++v) {
+    bar.fixed_vertices.push_back(v);
+    const auto share = static_cast<float>(share_of(bar.mesh.vertices[v].x()));
+    DrivenRegion& region = share > 0.5F ? knee : hip;
+    region.vertices.push_back(v);
+    region.blends.push_back({.regions = {share > 0.5F ? 1U : 0U, share > 0.5F ? 0U : 1U, DrivenBlend::kRests, DrivenBlend::kRests},
+                             .shares = {std::max(share, 1 - share), std::min(share, 1 - share), 0, 0}});
+  }
+  bar.driven_regions = {hip, knee};
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  std::vector<gpu::TissueDrivenRegion> laws = {TissueDrivenRegionOf(hip, 0), TissueDrivenRegionOf(knee, 0)};
+  for (int i = 1; i <= 90; ++i) {
+    PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
+    PALPATE_TEST_ASSIGN(const std::vector<float> x, world->ReadVolumePositions(0));
+    std::array<gpu::DrivenPose, 2> poses;
+    gpu::PosesOf(laws, frame->sim_time_s, poses);
+    for (uint32_t v = 0; v < bar.mesh.vertices.size(); ++v) {
+      Vector3d target(0, 0, 0);
+      for (size_t r = 0; r < 2; ++r) {
+        const Eigen::Quaterniond turn(poses[r].rotation.w, poses[r].rotation.x, poses[r].rotation.y, poses[r].rotation.z);
+        const Vector3d center(poses[r].center.x, poses[r].center.y, poses[r].center.z);
+        const Vector3d start(poses[r].center_start.x, poses[r].center_start.y, poses[r].center_start.z);
+        const double share = share_of(bar.mesh.vertices[v].x());
+        target += (r == 1 ? share : 1 - share) * (center + turn * (bar.mesh.vertices[v] - start));
+      }
+      ASSERT_LT((Vector3d(x[3 * v], x[3 * v + 1], x[3 * v + 2]) - target).norm(), 1e-6) << "step " << i << ", vertex " << v;
+    }
   }
 }
 
