@@ -58,7 +58,14 @@ class KeyCurve {
   Place SlopeAt(int i) const {
     if (region_.period_s == 0 && (i == 0 || i + 1 == count_)) return Place::Zero();
     if (i == count_) i = 0;
-    return (PlaceOf(i + 1) - PlaceOf(i - 1)) / (TimeOf(i + 1) - TimeOf(i - 1));
+    const Place before = (PlaceOf(i) - PlaceOf(i - 1)) / (TimeOf(i) - TimeOf(i - 1));
+    const Place after = (PlaceOf(i + 1) - PlaceOf(i)) / (TimeOf(i + 1) - TimeOf(i));
+    Place slope = (PlaceOf(i + 1) - PlaceOf(i - 1)) / (TimeOf(i + 1) - TimeOf(i - 1));
+    for (int k = 0; k < slope.size(); ++k) {
+      const double most = before[k] * after[k] > 0 ? 3 * std::min(std::abs(before[k]), std::abs(after[k])) : 0;
+      slope[k] = std::clamp(slope[k], -most, most);
+    }
+    return slope;
   }
 
   const TissueDrivenRegion& region_;

@@ -10,7 +10,8 @@ namespace palpate::gpu {
 /// Where regions are at `time_s` since the last reset; poses: [region]. With s the seconds since start_s, cut to [0, duration_s], a region
 /// is turned about its centre by angular_velocity s and then by the turn of its keys, and shifted by velocity s and the shift of its keys;
 /// then its parent's pose moves it. Shifts and rotation vectors run through the keys along cubic Hermite curves with the slopes of Catmull
-/// and Rom, which are 0 at the first and last key unless the keys repeat: velocities are continuous. A ramp scales both by the smoothstep
+/// and Rom, cut so that no component leaves the range of its two keys (Fritsch and Carlson 1980). They are 0 at the first and last key
+/// unless the keys repeat. So velocities are continuous. A ramp scales both by the smoothstep
 /// of s / ramp_s.
 void PosesOf(std::span<const TissueDrivenRegion> regions, double time_s, std::span<DrivenPose> poses);
 

@@ -83,6 +83,22 @@ TEST(DrivenPoses, KeysAreMetAndVelocitiesHaveNoJumps) {
   }
 }
 
+TEST(DrivenPoses, NoComponentGoesPastItsKeys) {
+  TissueDrivenRegion region = Region({{0, {}, {}}, {1, {-0.01, 0.02, 0}, {}}, {1.1, {-0.01, 0, 0}, {}}, {1.9, {-0.002, 0, 0.03}, {}}});
+  region.period_s = 3;
+  for (double t = 0; t < 6; t += 0.01) {
+    const double in_period_s = t < 3 ? t : t - 3;
+    size_t next = 0;
+    while (next < 4 && region.keys[next].time_s <= in_period_s) ++next;
+    const Vector3d at = MotionAt({region}, 0, t).translation();
+    for (int k = 0; k < 3; ++k) {
+      const auto [low, high] = std::minmax(region.keys[next - 1].shift_m[k], region.keys[next % 4].shift_m[k]);
+      EXPECT_GE(at[k], low - 1e-8) << t;
+      EXPECT_LE(at[k], high + 1e-8) << t;
+    }
+  }
+}
+
 TEST(DrivenPoses, EightKeysAPeriodFollowASine) {
   std::vector<TissueMotionKey> keys;
   const auto sine = [](double time_s) { return 0.02 * std::sin(2 * std::numbers::pi * time_s / 4); };
