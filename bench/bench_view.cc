@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
 #include <numbers>
 #include <string>
@@ -18,6 +17,8 @@
 #include "absl/strings/str_format.h"
 #include "bench/bench_support.h"
 #include "bench/bench_view_peers.h"
+#include "bench/view_scenes.h"
+#include "bench/view_shapes.h"
 #include "gpu/collision/ccd.h"
 #include "gpu/collision/surface_topology.h"
 #include "gpu/collision/view_certificate.h"
@@ -27,6 +28,10 @@
 
 ABSL_FLAG(int, steps, 24, "Steps of an animation.");
 ABSL_FLAG(bool, peers, true, "Run the methods on the host.");
+ABSL_FLAG(bool, simulated, false, "The six simulated animations in place of the formulas; all frames take hours the first time.");
+ABSL_FLAG(int, frames, 0, "Frames of a simulated animation; 0: as many as the source has.");
+ABSL_FLAG(std::string, frames_dir, "build/view-frames", "Where simulated frames are kept.");
+ABSL_FLAG(std::string, scenes_dir, "scenes", "The scenes of the project, for simulated animations.");
 
 namespace palpate::bench {
 namespace {
@@ -41,6 +46,10 @@ struct Animation {
   std::vector<Point> rest;
   std::function<Point(const Point& rest, double time)> at;  // time from 0 to 1
 
+  void Take(ViewShape shape) {
+    triangles = std::move(shape.triangles);
+    rest = std::move(shape.points);
+  }
   std::vector<Float4> Frame(double time) const {
     std::vector<Float4> positions;
     positions.reserve(rest.size());
@@ -51,56 +60,6 @@ struct Animation {
     return positions;
   }
 };
-
-// The unit sphere as 6 squares of n x n cells.
-void MakeBall(uint32_t n, Animation* animation) {
-  std::map<std::array<int, 3>, uint32_t> known;
-  const int side = static_cast<int>(n);
-  const auto vertex = [&](const std::array<int, 3>& place) {
-    const auto [found, is_new] = known.try_emplace(place, static_cast<uint32_t>(animation->rest.size()));
-    if (is_new) {
-      Point p;
-      for (size_t k = 0; k < 3; ++k) p[k] = std::tan(std::numbers::pi / 4 * (2.0 * place[k] / side - 1));
-      const double length = std::hypot(p[0], p[1], p[2]);
-      animation->rest.push_back({p[0] / length, p[1] / length, p[2] / length});
-    }
-    return found->second;
-  };
-  for (size_t axis = 0; axis < 3; ++axis) {
-    for (const int face : {0, side}) {
-      for (int i = 0; i < side; ++i) {
-        for (int j = 0; j < side; ++j) {
-          const auto corner = [&](int a, int b) {
-            std::array<int, 3> place = {};
-            place[axis] = face;
-            place[(axis + 1) % 3] = i + a;
-            place[(axis + 2) % 3] = j + b;
-            return vertex(place);
-          };
-          const uint32_t v00 = corner(0, 0), v10 = corner(1, 0), v01 = corner(0, 1), v11 = corner(1, 1);
-          const bool is_upper = face == side;
-          animation->triangles.push_back({v00, is_upper ? v10 : v11, is_upper ? v11 : v10});
-          animation->triangles.push_back({v00, is_upper ? v11 : v01, is_upper ? v01 : v11});
-        }
-      }
-    }
-  }
-}
-
-// n x m cells over [0, 1] x [0, 1]; sewn: u = 1 is u = 0.
-void MakeSheet(uint32_t n, uint32_t m, bool is_sewn, bool is_sewn_twice, Animation* animation) {
-  const uint32_t across = is_sewn ? n : n + 1, along = is_sewn_twice ? m : m + 1;
-  for (uint32_t j = 0; j < along; ++j) {
-    for (uint32_t i = 0; i < across; ++i) animation->rest.push_back({static_cast<double>(i) / n, static_cast<double>(j) / m, 0});
-  }
-  for (uint32_t j = 0; j < m; ++j) {
-    for (uint32_t i = 0; i < n; ++i) {
-      const auto at = [&](uint32_t a, uint32_t b) { return b % along * across + a % across; };
-      animation->triangles.push_back({at(i, j), at(i + 1, j), at(i + 1, j + 1)});
-      animation->triangles.push_back({at(i, j), at(i + 1, j + 1), at(i, j + 1)});
-    }
-  }
-}
 
 constexpr double kTurn = 2 * std::numbers::pi;
 
@@ -125,7 +84,7 @@ std::vector<Animation> Animations(bool is_quick) {
   };
   {
     Animation& ball = add("ball");
-    MakeBall(64 / scale, &ball);
+    ball.Take(MakeBall(64 / scale));
     ball.at = [](const Point& p, double time) {
       const double r = Bulge(p, time);
       return Point{r * p[0], r * p[1], r * p[2] - 0.5 * time * time};
@@ -134,7 +93,7 @@ std::vector<Animation> Animations(bool is_quick) {
   {
     // The same with creases: the skin slides over itself in two belts, and turns over.
     Animation& creased = add("creased_ball");
-    MakeBall(64 / scale, &creased);
+    creased.Take(MakeBall(64 / scale));
     creased.at = [](const Point& p, double time) {
       const double r = Bulge(p, time);
       Point q = {r * p[0], r * p[1], r * p[2]};
@@ -150,7 +109,7 @@ std::vector<Animation> Animations(bool is_quick) {
   {
     // Bulges that travel along a limb: seen from a segment.
     Animation& limb = add("limb");
-    MakeBall(64 / scale, &limb);
+    limb.Take(MakeBall(64 / scale));
     limb.at = [](const Point& p, double time) {
       const double r = 1 + 0.2 * std::sin(15 * p[0] + 4 * time);
       return Point{6 * p[0], r * p[1] + 0.4 * time * p[0] * p[0], r * p[2]};
@@ -158,7 +117,7 @@ std::vector<Animation> Animations(bool is_quick) {
   }
   {
     Animation& sleeve = add("sleeve");
-    MakeSheet(160 / scale, 240 / scale, true, false, &sleeve);
+    sleeve.Take(MakeSheet(160 / scale, 240 / scale, true, false));
     sleeve.at = [](const Point& p, double time) {
       const double a = kTurn * p[0], along = 6 * p[1] - 3, bend = 0.35 * time;
       const double r = 0.5 + 0.03 * std::sin(9 * a + 5 * time) * std::sin(4 * along + 8 * time) + 0.02 * std::sin(30 * along + 3 * time);
@@ -169,7 +128,7 @@ std::vector<Animation> Animations(bool is_quick) {
   }
   {
     Animation& sheet = add("sheet");
-    MakeSheet(200 / scale, 200 / scale, false, false, &sheet);
+    sheet.Take(MakeSheet(200 / scale, 200 / scale, false, false));
     sheet.at = [](const Point& p, double time) {
       const double x = 2 * p[0] - 1, y = 2 * p[1] - 1;
       const double edge = std::max(0.0, std::max(std::abs(x), std::abs(y)) - 0.6);
@@ -179,7 +138,7 @@ std::vector<Animation> Animations(bool is_quick) {
   {
     // Never certified as a whole.
     Animation& torus = add("torus");
-    MakeSheet(200 / scale, 120 / scale, true, true, &torus);
+    torus.Take(MakeSheet(200 / scale, 120 / scale, true, true));
     torus.at = [](const Point& p, double time) {
       const double a = kTurn * p[0], b = kTurn * p[1], tube = 0.3 + 0.03 * std::sin(5 * a + 6 * time);
       return Point{(1 + tube * std::cos(b)) * std::cos(a), (1 + tube * std::cos(b)) * std::sin(a), tube * std::sin(b)};
@@ -188,7 +147,7 @@ std::vector<Animation> Animations(bool is_quick) {
   {
     // Folded in waves that lie over each other: most of it is seen from both sides.
     Animation& folds = add("folded_sheet");
-    MakeSheet(200 / scale, 200 / scale, false, false, &folds);
+    folds.Take(MakeSheet(200 / scale, 200 / scale, false, false));
     folds.at = [](const Point& p, double time) {
       const double s = 10 * p[0], wave = 0.8 + 0.5 * time;
       return Point{0.6 * s - 0.35 * wave * std::sin(2 * s * 1.57), 2 * p[1], 0.5 * std::cos(s * 1.57) + 0.1 * p[1]};
@@ -237,18 +196,16 @@ auto ReadHits(gpu::Queue& queue, Detector& detector) {
   };
 }
 
-absl::Status RunAnimation(gpu::Queue& queue, const Animation& animation, Report* report) {
-  const std::string& name = animation.name;
-  const gpu::SurfaceBody body = {.triangles = animation.triangles, .body = 0, .self_collision = true};
+// From each frame to the next.
+absl::Status RunFrames(gpu::Queue& queue, const std::string& name, const Triangles& triangles,
+                       const std::vector<std::vector<Float4>>& positions, Report* report) {
+  const gpu::SurfaceBody body = {.triangles = triangles, .body = 0, .self_collision = true};
   PALPATE_ASSIGN_OR_RETURN(const gpu::SurfaceTopology topology,
-                           gpu::SurfaceTopology::Build(static_cast<uint32_t>(animation.rest.size()), {&body, 1}));
-  const int steps = IsQuick() ? 6 : absl::GetFlag(FLAGS_steps);
-  std::vector<std::vector<Float4>> positions;
+                           gpu::SurfaceTopology::Build(static_cast<uint32_t>(positions[0].size()), {&body, 1}));
+  const auto steps = static_cast<double>(positions.size() - 1);
   std::vector<Uploaded> frames;
-  // Steps as of 100 frames a second of an animation of some seconds.
-  for (int i = 0; i <= steps; ++i) {
-    positions.push_back(animation.Frame(0.3 + 0.4 * i / steps));
-    PALPATE_ASSIGN_OR_RETURN(frames.emplace_back(), gpu::CreateBufferFrom<Float4>(queue, positions.back(), "frame"));
+  for (const std::vector<Float4>& frame : positions) {
+    PALPATE_ASSIGN_OR_RETURN(frames.emplace_back(), gpu::CreateBufferFrom<Float4>(queue, frame, "frame"));
   }
   report->Add(name, "triangles", static_cast<double>(topology.triangles.size()), "count");
 
@@ -312,7 +269,7 @@ absl::Status RunAnimation(gpu::Queue& queue, const Animation& animation, Report*
                 {"dop16_tree", Tree::Volume::kDop16, Tree::Culling::kNone},
                 {"normal_cones", Tree::Volume::kDop16, Tree::Culling::kNormalCones}};
   for (const auto& peer : kPeers) {
-    Tree tree(peer.volume, peer.culling, animation.triangles, flat[0]);
+    Tree tree(peer.volume, peer.culling, triangles, flat[0]);
     Samples samples;
     Tree::Counts sum;
     for (size_t i = 0; i + 1 < flat.size(); ++i) {
@@ -332,6 +289,40 @@ absl::Status RunAnimation(gpu::Queue& queue, const Animation& animation, Report*
   return absl::OkStatus();
 }
 
+absl::Status RunAnimation(gpu::Queue& queue, const Animation& animation, Report* report) {
+  const int steps = IsQuick() ? 6 : absl::GetFlag(FLAGS_steps);
+  std::vector<std::vector<Float4>> positions;
+  // Steps as of 100 frames a second of an animation of some seconds.
+  for (int i = 0; i <= steps; ++i) positions.push_back(animation.Frame(0.3 + 0.4 * i / steps));
+  return RunFrames(queue, animation.name, animation.triangles, positions, report);
+}
+
+#ifdef PALPATE_HAS_VIEW_SCENES
+absl::Status RunScene(gpu::Queue& queue, const ViewScene& scene, Report* report) {
+  const int wanted = absl::GetFlag(FLAGS_frames) > 0 ? absl::GetFlag(FLAGS_frames) : IsQuick() ? 40 : scene.frames;
+  if (wanted < 2) return absl::InvalidArgumentError("--frames: a step needs two");
+  PALPATE_ASSIGN_OR_RETURN(const SimulatedAnimation animation,
+                           SimulateViewScene(queue.context(), scene, wanted, IsQuick(),
+                                             {.scenes = absl::GetFlag(FLAGS_scenes_dir), .frames = absl::GetFlag(FLAGS_frames_dir)}));
+  std::vector<std::vector<Float4>> positions;
+  for (const std::vector<float>& frame : animation.frames) {
+    std::vector<Float4>& to = positions.emplace_back();
+    for (size_t i = 0; i < frame.size(); i += 3) to.push_back({frame[i], frame[i + 1], frame[i + 2], 0});
+  }
+  report->Add(animation.name, "frames", static_cast<double>(positions.size()), "count");
+  return RunFrames(queue, animation.name, animation.triangles, positions, report);
+}
+
+absl::Status RunScenes(gpu::Queue& queue, Report* report) {
+  for (const ViewScene& scene : ViewScenes()) {
+    if (IsSelected(scene.name)) PALPATE_RETURN_IF_ERROR(RunScene(queue, scene, report));
+  }
+  return absl::OkStatus();
+}
+#else
+absl::Status RunScenes(gpu::Queue&, Report*) { return absl::UnimplementedError("this build has no scenes to simulate"); }
+#endif
+
 int Main() {
   gpu::ContextOptions options;
   options.device = DeviceSelector();
@@ -341,8 +332,11 @@ int Main() {
   const auto queue = gpu::Queue::Create(*context);
   if (!queue.ok()) return report.Finish(queue.status());
   for (const Animation& animation : Animations(IsQuick())) {
-    if (!IsSelected(animation.name)) continue;
+    if (absl::GetFlag(FLAGS_simulated) || !IsSelected(animation.name)) continue;
     if (const absl::Status status = RunAnimation(**queue, animation, &report); !status.ok()) return report.Finish(status);
+  }
+  if (absl::GetFlag(FLAGS_simulated)) {
+    if (const absl::Status status = RunScenes(**queue, &report); !status.ok()) return report.Finish(status);
   }
   report.Note("aabb_tree, dop16_tree and normal_cones end at pairs of triangles: their elementary tests would come on top.");
   return report.Finish();

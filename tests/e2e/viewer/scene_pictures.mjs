@@ -47,7 +47,7 @@ const SCENES = {
       await hand.step(120);
     },
   },
-  dress: { look: [-58, 8, 0.78], keys: 'v', play: (hand) => hand.step(400) },
+  dress: { look: [-58, 8, 1.12], isBare: true, play: (hand) => hand.step(400) },
   breathing: {
     look: [-70, 26, 0.95],
     play: (hand) => hand.move('retractor', range(210).map((step) => lerp([-0.05, -0.02, 0.09], [-0.05, -0.02, 0.036], step / 60))),
