@@ -88,7 +88,6 @@ absl::StatusOr<SceneDescription> DressScene(bool is_walking, bool is_quick, cons
   std::stringstream text;
   text << stream.rdbuf();
   PALPATE_ASSIGN_OR_RETURN(v1::SceneSpec spec, scene::ParseSceneJson(text.str(), file.string()));
-  spec.mutable_contact()->clear_surface_reserve_m();
   spec.mutable_bodies(0)->mutable_shell()->set_edge_length_m(is_quick ? 0.021 : 0.0107);
   spec.mutable_bodies(1)->mutable_shell()->set_edge_length_m(is_quick ? 0.0155 : 0.00775);
   if (!is_walking) {
@@ -255,17 +254,20 @@ absl::StatusOr<SimulatedAnimation> SimulateViewScene(std::shared_ptr<gpu::Contex
   if (const std::string bytes = store.State(); !bytes.empty()) {
     const auto state = sim::DecodeWorldState(bytes);
     auto restored = state.ok() ? sim::World::Restore(context, description, **state) : state.status();
-    // A state of another version or scene is no use; its frames are made again.
     if (restored.ok()) world = *std::move(restored);
-    if (!restored.ok()) std::fprintf(stderr, "%s: starts anew: %s\n", out.name.c_str(), std::string(restored.status().message()).c_str());
+    absl::StatusOr<std::vector<std::vector<float>>> earlier =
+        world == nullptr ? restored.status() : store.Frames(world->CurrentFrame()->step, floats);
+    // A state of another version or scene is no use, nor is one without its frames: all are made again.
+    if (earlier.ok()) out.frames = *std::move(earlier);
+    if (!earlier.ok()) {
+      world = nullptr;
+      std::fprintf(stderr, "%s: starts anew: %s\n", out.name.c_str(), std::string(earlier.status().message()).c_str());
+    }
   }
   if (world == nullptr) {
     PALPATE_ASSIGN_OR_RETURN(world, sim::World::Create(context, description));
   }
-  size_t kept = world->CurrentFrame()->step;
-  if (kept > 0) {
-    PALPATE_ASSIGN_OR_RETURN(out.frames, store.Frames(kept, floats));
-  }
+  size_t kept = out.frames.size();
   for (const auto& [a, b, c] : world->surfaces()[0].triangles) out.triangles.push_back({a, b, c});
   while (out.frames.size() < static_cast<size_t>(frames)) {
     PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step({}));

@@ -102,7 +102,7 @@ struct TissueMotionKey {
 /// missing to 1 rests.
 struct TissueDrivenBlend {
   static constexpr uint32_t kRests = PALPATE_DRIVEN_RESTS;
-  std::array<uint32_t, 4> regions{kRests, kRests, kRests, kRests};  ///< the first is the one that names the vertex
+  std::array<uint32_t, 4> regions{kRests, kRests, kRests, kRests};  ///< one of them is the one that names the vertex
   std::array<float, 4> shares{};                                    ///< 0 behind the last
 
   template <typename Archive>

@@ -174,31 +174,24 @@ absl::Status LinkParts(const v1::BodySpec& body, const std::string& path, const 
   return absl::OkStatus();
 }
 
-Eigen::Vector3d CenterOf(const v1::FixedRegion& region, const sim::FigureSurface& figure, Eigen::Vector3d mean_m) {
-  if (region.motion().has_center_m()) return ToEigen(region.motion().center_m());
-  for (const sim::FigurePart& part : figure.parts) {
-    if (region.has_figure_part() && part.name == region.figure_part()) return part.joint_m;
-  }
-  return mean_m;
-}
-
 }  // namespace
 
 bool Slides(const v1::FixedRegion& region) { return region.free_x() || region.free_y() || region.free_z(); }
 
 void CheckFixed(Checker& check, const std::string& path, const v1::BodySpec& body) {
-  std::unordered_set<std::string> names;
+  std::unordered_set<std::string> names, moving;
   for (int r = 0; r < body.fixed_size() && check.ok(); ++r) {
     const v1::FixedRegion& region = body.fixed(r);
     const std::string region_path = At(At(path, "fixed"), r);
     CheckRegionOfFixed(check, region_path, region);
-    if (!region.motion().parent().empty() && names.count(region.motion().parent()) == 0) {
+    if (!region.motion().parent().empty() && moving.count(region.motion().parent()) == 0) {
       check.Invalid(At(region_path, "motion.parent"),
                     absl::StrCat("no region before this one with a motion is named \"", region.motion().parent(), "\""));
     }
     if (region.name().empty()) continue;
     check.RequiredName(At(region_path, "name"), region.name(), kMaxNameBytes);
-    if (Moves(region)) check.Unique(At(region_path, "name"), region.name(), names);
+    check.Unique(At(region_path, "name"), region.name(), names);
+    if (Moves(region)) moving.insert(region.name());
   }
 }
 
@@ -251,7 +244,9 @@ absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, const
     }
     if (!Moves(region)) continue;
     PALPATE_ASSIGN_OR_RETURN(sim::DrivenRegion driven, BuildMotion(region, region_path, std::move(inside), out.mesh.vertices, names));
-    driven.center_m = CenterOf(region, figure, driven.center_m);
+    for (const sim::FigurePart& part : figure.parts) {
+      if (region.has_figure_part() && part.name == region.figure_part() && !region.motion().has_center_m()) driven.center_m = part.joint_m;
+    }
     driven.vertices.clear();
     driven_of[static_cast<size_t>(r)] = static_cast<uint32_t>(out.driven_regions.size());
     out.driven_regions.push_back(std::move(driven));

@@ -193,11 +193,11 @@ class SlurmTest(unittest.TestCase):
 
     def test_script_waits_until_its_process_has_saved(self):
         folder = self.expand("asked", 1)
-        stub = self.folder / "stub"
-        stub.write_text(f"#!/usr/bin/env bash\ntrap 'sleep 0.3; touch {self.folder}/saved; exit 4' TERM\ntouch {self.folder}/runs\n"
+        sleeper = self.folder / "sleeper"
+        sleeper.write_text(f"#!/usr/bin/env bash\ntrap 'sleep 0.3; touch {self.folder}/saved; exit 4' TERM\ntouch {self.folder}/runs\n"
                         "while :; do sleep 0.01; done\n")
-        stub.chmod(0o755)
-        palpate("job", "submit", folder, "--slurm", "--palpate", str(stub), "-o", self.folder / "scripts")
+        sleeper.chmod(0o755)
+        palpate("job", "submit", folder, "--slurm", "--palpate", str(sleeper), "-o", self.folder / "scripts")
         for _ in range(4):
             for name in ("runs", "saved"):
                 (self.folder / name).unlink(missing_ok=True)

@@ -1097,6 +1097,9 @@ TEST(SceneSpec, FixedRegionsTakeTheirMotions) {
   EXPECT_NEAR(regions[0].blends[1].shares[0], 1 - 2 * share, 1e-5);
   EXPECT_NEAR(regions[0].blends[1].shares[1], share, 1e-5);
   EXPECT_NEAR(regions[0].blends[1].shares[2], share, 1e-5);
+  v1::SceneSpec twice = blended;
+  twice.mutable_bodies(0)->mutable_fixed(1)->set_name("left");
+  ExpectRefused(twice, "bodies[0].fixed[1].name");
   blended.mutable_bodies(0)->mutable_fixed(0)->mutable_motion()->set_parent("left");
   ExpectRefused(blended, "bodies[0].fixed[0].motion.parent: no region before this one with a motion is named \"left\"");
   blended.mutable_bodies(0)->mutable_fixed(0)->mutable_motion()->clear_parent();

@@ -169,6 +169,22 @@ TEST_F(WorldSurfaceContactTest, BlendedRegionsFollowTheMeanOfTheirMotions) {
 TEST_F(WorldSurfaceContactTest, RefusesDrivenVerticesThatAreFree) {
   SceneDescription scene;
   scene.bodies = {Cube("driven", {0, 0, 0})};
+  // Regions are those of the body, though the scene has more.
+  scene.bodies.push_back(Cube("other", {0.2, 0, 0}));
+  for (BodyDescription& body : scene.bodies) {
+    body.fixed_vertices = {3};
+    body.driven_regions = {
+        {.vertices = {3},
+         .blends = {{.regions = {0, DrivenBlend::kRests, DrivenBlend::kRests, DrivenBlend::kRests}, .shares = {1, 0, 0, 0}}}}};
+  }
+  PALPATE_EXPECT_OK(World::Create(context(), scene).status());
+  scene.bodies[0].driven_regions[0].blends[0].regions[0] = 1;
+  EXPECT_THAT(std::string(World::Create(context(), scene).status().message()), testing::HasSubstr("driven region 0: blend 0 has region 1"));
+  scene.bodies[0].driven_regions[0].blends.clear();
+  scene.bodies[1].driven_regions[0].parent = 0;
+  EXPECT_THAT(std::string(World::Create(context(), scene).status().message()), testing::HasSubstr("its parent, 0, is not before it"));
+  scene.bodies.pop_back();
+  scene.bodies[0].fixed_vertices.clear();
   scene.bodies[0].driven_regions = {{.vertices = {3}}};
   const auto world = World::Create(context(), scene);
   ASSERT_FALSE(world.ok());
