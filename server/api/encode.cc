@@ -242,6 +242,16 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
     j.set_gap_rad(joint.gap_rad);
     j.set_is_broken(joint.is_broken);
   }
+  for (const sim::FrameClip& clip : frame.clips) {
+    v1::ClipState& c = *out.add_clips();
+    EncodePose({clip.position_m, clip.rotation}, *c.mutable_pose());
+    c.set_length_m(clip.length_m);
+  }
+  for (const sim::FrameStitch& stitch : frame.stitches) {
+    for (const Eigen::Vector3d& point_m : {stitch.point_a_m, stitch.point_b_m}) {
+      for (const double x : point_m) out.add_stitches_m(static_cast<float>(x));
+    }
+  }
   for (const sim::FrameMarker& marker : frame.markers) {
     v1::MarkerState& m = *out.add_markers();
     EncodeVec3(marker.position_m, *m.mutable_position_m());

@@ -52,6 +52,7 @@ struct ZoneDescription {
   Material material;
   Eigen::Vector3f interior_color{0.5F, 0.1F, 0.1F};  ///< of surfaces that cuts uncover
   AblationProperties ablation;
+  std::optional<double> shell_thickness_m;  ///< of shells; none: that of the body
 };
 
 /// A vertex that slides: it is held along some axes of W and free along the others.
@@ -174,14 +175,14 @@ struct BodyDescription {
   Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
   Eigen::Vector3f interior_color{0.5F, 0.1F, 0.1F};  ///< of zone 0
   AblationProperties ablation;                       ///< of zone 0
-  // Zone 0 is the body itself; zone z + 1 is zones[z]. Deformable bodies only.
+  // Zone 0 is the body itself; zone z + 1 is zones[z]. Deformable bodies only, but for NURBS shells.
   std::vector<ZoneDescription> zones;
-  std::vector<uint16_t> tet_zones;                    ///< [tet of mesh], or empty: all 0
+  std::vector<uint16_t> tet_zones;                    ///< [tet of mesh], of a shell [triangle], or empty: all 0
   std::vector<SurfaceZoneDescription> surface_zones;  ///< of deformable bodies; where they overlap later ones win
   TextureDescription texture;
   std::shared_ptr<const NurbsBodyShape> nurbs;       ///< of bodies with an exact surface (sim/nurbs/nurbs_body_shape.h), else null
   RigidPose nurbs_pose;                              ///< from the frame of the shape to W, at rest
-  std::optional<ShellDescription> shell;             ///< of dynamic bodies without tets; no zones of tets, markers, texture, kept volume
+  std::optional<ShellDescription> shell;             ///< of dynamic bodies without tets; no markers, texture, kept volume
   std::optional<NurbsShellDescription> nurbs_shell;  ///< of dynamic bodies with an exact surface; likewise
 };
 

@@ -69,8 +69,8 @@ void VisitState(Archive& archive, AblationProperties& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, ZoneDescription& value) {
-  auto& [name, material, interior_color, ablation] = value;
-  archive(name, material, interior_color, ablation);
+  auto& [name, material, interior_color, ablation, shell_thickness] = value;
+  archive(name, material, interior_color, ablation, shell_thickness);
 }
 
 template <typename Archive>

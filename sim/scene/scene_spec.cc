@@ -264,6 +264,7 @@ void CheckZones(Checker& check, const std::string& path, const v1::BodySpec& bod
     CheckMaterial(check, At(zone_path, "material"), zone.material());
     if (zone.has_interior_color()) CheckColor(check, At(zone_path, "interior_color"), zone.interior_color());
     CheckAblation(check, At(zone_path, "ablation"), zone.ablation());
+    if (zone.has_thickness_m() && !body.has_shell()) check.Invalid(At(zone_path, "thickness_m"), "only a shell of triangles has one");
   }
 }
 
@@ -580,24 +581,28 @@ sim::AblationProperties AblationFrom(const v1::AblationSpec& ablation, sim::Abla
 absl::Status BuildZones(const v1::BodySpec& body, const std::string& path, const Eigen::Quaterniond& turn, sim::BodyDescription& out) {
   if (body.zones().empty()) return absl::OkStatus();
   std::vector<Eigen::Vector3d> centroids;
-  centroids.reserve(out.mesh.tets.size());
-  for (const auto& tet : out.mesh.tets) {
-    centroids.push_back((out.mesh.vertices[tet[0]] + out.mesh.vertices[tet[1]] + out.mesh.vertices[tet[2]] + out.mesh.vertices[tet[3]]) /
-                        4);
-  }
-  out.tet_zones.assign(out.mesh.tets.size(), 0);
+  const auto add = [&](const auto& corners) {
+    Eigen::Vector3d sum = Eigen::Vector3d::Zero();
+    for (const uint32_t v : corners) sum += out.mesh.vertices[v];
+    centroids.push_back(sum / static_cast<double>(corners.size()));
+  };
+  std::for_each(out.mesh.tets.begin(), out.mesh.tets.end(), add);
+  if (out.shell) std::for_each(out.shell->triangles.begin(), out.shell->triangles.end(), add);
+  const char* const what = out.shell ? "centroid of a triangle" : "centroid of a tet";
+  out.tet_zones.assign(centroids.size(), 0);
   for (int i = 0; i < body.zones_size(); ++i) {
     const v1::ZoneSpec& spec = body.zones(i);
     const std::string zone_path = At(At(path, "zones"), i);
-    PALPATE_ASSIGN_OR_RETURN(const std::vector<uint32_t> tets,
-                             spec.has_mesh_group() ? GroupTets(spec.mesh_group(), zone_path, out.mesh)
-                                                   : PointsInside(RegionOf(spec), zone_path, centroids, "centroid of a tet"));
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<uint32_t> tets, spec.has_mesh_group()
+                                                                   ? GroupTets(spec.mesh_group(), zone_path, out.mesh)
+                                                                   : PointsInside(RegionOf(spec), zone_path, centroids, what));
     for (const uint32_t t : tets) out.tet_zones[t] = static_cast<uint16_t>(i + 1);
     sim::ZoneDescription zone;
     zone.name = spec.name();
     zone.material = spec.has_material() ? MaterialFrom(spec.material(), turn) : out.material;
     zone.interior_color = spec.has_interior_color() ? ColorFrom(spec.interior_color()) : out.interior_color;
     zone.ablation = AblationFrom(spec.ablation(), out.ablation);
+    if (spec.has_thickness_m()) zone.shell_thickness_m = spec.thickness_m();
     out.zones.push_back(std::move(zone));
   }
   return absl::OkStatus();

@@ -19,11 +19,19 @@ constexpr double kLeastRest = 1e-3;  // of 1 - nu_warp nu_weft
 
 }  // namespace
 
-absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellDescription& shell, const Material& material) {
+const Material& MaterialOfZone(const BodyDescription& body, size_t zone) {
+  return zone == 0 ? body.material : body.zones[zone - 1].material;
+}
+
+double ThicknessOfZone(const BodyDescription& body, size_t zone) {
+  return zone == 0 ? body.shell->thickness_m : body.zones[zone - 1].shell_thickness_m.value_or(body.shell->thickness_m);
+}
+
+absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellDescription& shell, const Material& material, double thickness_m) {
   const auto outside = [](const char* field, double value, double low, double high) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, " is outside [", low, ", ", high, "]"));
   };
-  const double h = shell.thickness_m;
+  const double h = thickness_m;
   if (!(h >= kLeastThickness_m && h <= kMostThickness_m)) return outside("thickness_m", h, kLeastThickness_m, kMostThickness_m);
   if (material.fibers) return absl::InvalidArgumentError("material.fibers: a shell has none; see orthotropic");
   if (material.model != MaterialModel::kStableNeoHookean && material.model != MaterialModel::kStVenantKirchhoff) {
@@ -80,27 +88,36 @@ absl::Status CheckShell(const BodyDescription& body) {
   if (body.kind != BodyKind::kDeformable) return refuse("kind", "a shell is deformable");
   if (body.simulation != Simulation::kDynamic) return refuse("simulation", "a shell is dynamic");
   if (body.nurbs != nullptr || !body.mesh.tets.empty()) return refuse("mesh", "a shell has the vertices of its triangles, and no tets");
-  if (!body.zones.empty() || !body.tet_zones.empty()) return refuse("zones", "a shell has one material");
+  if (!body.tet_zones.empty() && body.tet_zones.size() != body.shell->triangles.size()) {
+    return refuse("tet_zones", "not one for each triangle of the shell");
+  }
   if (!body.markers.empty()) return refuse("markers", "a shell cannot hold markers yet");
   if (body.volume_stiffness_pa != 0) return refuse("volume_stiffness_pa", "a shell cannot keep its volume yet; see loads");
   if (body.texture.pattern != TexturePattern::kNone || body.texture.image != nullptr || !body.texture.coordinates.empty() ||
       !body.texture.corners.empty()) {
     return refuse("texture", "a shell has none yet");
   }
-  PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell, body.material).status());
+  PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell, body.material, body.shell->thickness_m).status());
+  for (size_t z = 0; z < body.zones.size(); ++z) {
+    const absl::Status valid = ShellTriangleOf(*body.shell, body.zones[z].material, ThicknessOfZone(body, z + 1)).status();
+    if (!valid.ok()) return Annotate(valid, absl::StrCat("zones[", z, "]"));
+  }
   const absl::Status sound = CheckShellSurface({body.mesh.vertices, body.shell->triangles});
   return sound.ok() ? sound : Annotate(sound, "shell");
 }
 
-double ShellArea_m2(const BodyDescription& body) {
-  double sum = 0;
-  for (const auto& [a, b, c] : body.shell->triangles) {
+ShellTotals TotalsOfShell(const BodyDescription& body) {
+  ShellTotals sum;
+  for (size_t t = 0; t < body.shell->triangles.size(); ++t) {
+    const auto& [a, b, c] = body.shell->triangles[t];
     const Eigen::Vector3d& o = body.mesh.vertices[a];
-    sum += (body.mesh.vertices[b] - o).cross(body.mesh.vertices[c] - o).norm() / 2;
+    const size_t zone = body.tet_zones.empty() ? 0 : body.tet_zones[t];
+    const double area_m2 = (body.mesh.vertices[b] - o).cross(body.mesh.vertices[c] - o).norm() / 2;
+    sum.area_m2 += area_m2;
+    sum.volume_m3 += area_m2 * ThicknessOfZone(body, zone);
+    sum.mass_kg += area_m2 * ThicknessOfZone(body, zone) * MaterialOfZone(body, zone).density_kg_per_m3;
   }
   return sum;
 }
-
-double ShellMass_kg(const BodyDescription& body) { return ShellArea_m2(body) * body.shell->thickness_m * body.material.density_kg_per_m3; }
 
 }  // namespace palpate::sim

@@ -5,15 +5,24 @@
 
 namespace palpate::sim {
 
-/// The constants of a triangle of a shell, its vertices left at 0. Errors: InvalidArgument naming the field, for callers without a spec too
-/// (thickness, bending stiffness, strain limit, an elastic model or fibres that a shell has not, constants without a positive energy).
-absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellDescription& shell, const Material& material);
+/// Of zone 0, the body itself, or zones[zone - 1].
+const Material& MaterialOfZone(const BodyDescription& body, size_t zone);
+double ThicknessOfZone(const BodyDescription& body, size_t zone);  ///< [m]; precondition: the body is a shell
+
+/// The constants of a triangle of a shell where that is this thick, its vertices left at 0. Errors: InvalidArgument naming the field, for
+/// callers without a spec too (thickness, bending stiffness, strain limit, an elastic model or fibres that a shell has not, constants
+/// without a positive energy).
+absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellDescription& shell, const Material& material, double thickness_m);
 
 /// That a body is what a shell can be, and its surface sound. Errors: InvalidArgument naming the field.
 absl::Status CheckShell(const BodyDescription& body);
 
-/// [kg], [m^2] at rest.
-double ShellArea_m2(const BodyDescription& body);
-double ShellMass_kg(const BodyDescription& body);
+/// At rest, all zones together. Precondition: the body is a shell.
+struct ShellTotals {
+  double area_m2 = 0;
+  double volume_m3 = 0;
+  double mass_kg = 0;
+};
+ShellTotals TotalsOfShell(const BodyDescription& body);
 
 }  // namespace palpate::sim

@@ -147,7 +147,6 @@ void CheckRest(Checker& check, const std::string& path, const v1::BodySpec& body
   if (body.simulation() != v1::SIMULATION_UNSPECIFIED && body.simulation() != v1::SIMULATION_DYNAMIC) {
     refuse("simulation", "a shell is SIMULATION_DYNAMIC");
   }
-  if (!body.zones().empty()) refuse("zones", "a shell has one material");
   if (!body.markers().empty()) refuse("markers", "a shell cannot hold markers yet");
   if (body.volume_stiffness_pa() != 0) refuse("volume_stiffness_pa", "a shell cannot keep its volume yet; a load can press on it");
   if (body.has_texture()) refuse("texture", "a shell has none yet");
@@ -190,11 +189,21 @@ void CheckShell(Checker& check, const std::string& path, const v1::BodySpec& bod
   }
   if (!check.ok()) return;
   // What is left is checked once, for callers without a spec too. A field of the shell's is named as such.
-  const sim::Material material = MaterialFrom(body.material(), Eigen::Quaterniond::Identity());
-  const absl::Status valid = sim::ShellTriangleOf(ShellFrom(body, Eigen::Quaterniond::Identity()), material).status();
-  if (!valid.ok()) {
+  const sim::ShellDescription described = ShellFrom(body, Eigen::Quaterniond::Identity());
+  const auto look_at = [&](const v1::MaterialSpec& spec, double thickness_m, const std::string& of, const std::string& of_shell) {
+    const sim::Material material = MaterialFrom(spec, Eigen::Quaterniond::Identity());
+    const absl::Status valid = sim::ShellTriangleOf(described, material, thickness_m).status();
+    if (valid.ok()) return;
     const bool is_of_material = valid.message().substr(0, 9) == "material.";
-    check.Fail(absl::Status(valid.code(), absl::StrCat(is_of_material ? path : spec_path, ".", std::string(valid.message()))));
+    check.Fail(absl::Status(valid.code(), absl::StrCat(is_of_material ? of : of_shell, ".", std::string(valid.message()))));
+  };
+  look_at(body.material(), described.thickness_m, path, spec_path);
+  for (int z = 0; z < body.zones_size() && check.ok(); ++z) {
+    const v1::ZoneSpec& zone = body.zones(z);
+    const std::string zone_path = At(At(path, "zones"), z);
+    if (zone.has_mesh_group()) check.Invalid(At(zone_path, "mesh_group"), "a shell has no groups; see box, ball");
+    look_at(zone.has_material() ? zone.material() : body.material(), Or(zone.has_thickness_m(), zone.thickness_m(), described.thickness_m),
+            zone_path, zone_path);
   }
   if (!check.ok() || shell.has_mesh() || shell.has_mesh_file()) return;
   // Regular triangles of the edge length; a factor of two for what does not fit.

@@ -86,8 +86,9 @@ v1::BodyInfo SummarizeBody(const sim::BodyDescription& body) {
   out.set_volume_m3(volume_m3);
   out.set_mass_kg(volume_m3 * body.material.density_kg_per_m3);
   if (body.shell) {
-    out.set_volume_m3(sim::ShellArea_m2(body) * body.shell->thickness_m);
-    out.set_mass_kg(sim::ShellMass_kg(body));
+    const sim::ShellTotals shell = sim::TotalsOfShell(body);
+    out.set_volume_m3(shell.volume_m3);
+    out.set_mass_kg(shell.mass_kg);
   }
   if (body.nurbs_shell) {
     out.set_volume_m3(sim::NurbsShellArea_m2(*body.nurbs_shell->model) * body.nurbs_shell->thickness_m);

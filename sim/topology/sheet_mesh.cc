@@ -60,9 +60,10 @@ struct SheetMesh::Work {
 };
 
 absl::StatusOr<SheetMesh> SheetMesh::Build(std::span<const Eigen::Vector3d> vertices_m, std::span<const std::array<uint32_t, 3>> triangles,
-                                           std::span<const SurfaceZoneId> zones) {
-  if (!zones.empty() && zones.size() != triangles.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(zones.size(), " zones for ", triangles.size(), " triangles"));
+                                           std::span<const SurfaceZoneId> zones, std::span<const TetZoneId> materials) {
+  for (const size_t count : {zones.size(), materials.size()}) {
+    if (count == 0 || count == triangles.size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(count, " zones for ", triangles.size(), " triangles"));
   }
   if (vertices_m.size() > kMaxSlots || triangles.size() > kMaxSlots) return absl::ResourceExhaustedError("too many elements");
   SheetMesh mesh;
@@ -81,7 +82,7 @@ absl::StatusOr<SheetMesh> SheetMesh::Build(std::span<const Eigen::Vector3d> vert
       return absl::InvalidArgumentError(absl::StrCat("triangle ", t, " has no area"));
     }
     mesh.triangles_.emplace_back();
-    mesh.triangles_[t] = {triangles[t], 1, zones.empty() ? SurfaceZoneId{0} : zones[t], 1};
+    mesh.triangles_[t] = {triangles[t], 1, zones.empty() ? SurfaceZoneId{0} : zones[t], materials.empty() ? TetZoneId{0} : materials[t], 1};
     mesh.Link(t);
     mesh.components_.Add(t);
     seeds.push_back(t);
@@ -266,7 +267,8 @@ uint32_t SheetMesh::TakeVertex(const Eigen::Vector3d& position_m) {
   return slot;
 }
 
-uint32_t SheetMesh::TakeTriangle(const std::array<uint32_t, 3>& vertices, SurfaceZoneId zone) {
+/// With the zones of `parent`, which may be kNoSlot.
+uint32_t SheetMesh::TakeTriangle(const std::array<uint32_t, 3>& vertices, uint32_t parent) {
   auto slot = static_cast<uint32_t>(triangles_.size());
   if (free_triangles_.empty()) {
     triangles_.emplace_back();
@@ -276,7 +278,8 @@ uint32_t SheetMesh::TakeTriangle(const std::array<uint32_t, 3>& vertices, Surfac
   }
   Triangle& triangle = triangles_[slot];
   triangle.vertices = vertices;
-  triangle.zone = zone;
+  triangle.zone = parent == kNoSlot ? SurfaceZoneId{0} : triangles_[parent].zone;
+  triangle.material = parent == kNoSlot ? TetZoneId{0} : triangles_[parent].material;
   triangle.is_live = 1;
   Link(slot);
   components_.Add(slot);
@@ -308,8 +311,7 @@ void SheetMesh::Join(const SheetEdit& edit, Work* work) {
   for (size_t i = 0; i < work->corners.size(); ++i) {
     std::array<uint32_t, 3> corners = work->corners[i];
     for (uint32_t& c : corners) c = c >= old_count ? work->new_vertices[c - old_count] : c;
-    const uint32_t parent = work->parents[i];
-    work->new_triangles.push_back(TakeTriangle(corners, parent == kNoSlot ? SurfaceZoneId{0} : triangles_[parent].zone));
+    work->new_triangles.push_back(TakeTriangle(corners, work->parents[i]));
     work->touched.insert(work->touched.end(), corners.begin(), corners.end());
   }
   for (const uint32_t t : work->removed) {
@@ -389,7 +391,7 @@ void SheetMesh::SplitFans(Work* work) {
     hash_ -= HashOfTriangle(t);
     Unlink(t);
     work->removed.push_back(t);
-    work->replaced.emplace_back(TakeTriangle(changed[t], triangles_[t].zone), t);
+    work->replaced.emplace_back(TakeTriangle(changed[t], t), t);
   }
 }
 
@@ -409,7 +411,7 @@ void SheetMesh::Finish(Work* work) {
   }
   for (size_t i = 0; i < work->removed.size(); ++i) {
     const uint32_t t = work->removed[i];
-    delta_.removed_triangles.push_back({IdOfTriangle(t), work->removed_corners[i], RestArea(t)});
+    delta_.removed_triangles.push_back({IdOfTriangle(t), work->removed_corners[i], RestArea(t), triangles_[t].material});
   }
   for (const uint32_t v : work->touched) {
     if (!vertices_[v].star.empty()) continue;
@@ -469,11 +471,13 @@ absl::StatusOr<SheetMesh::DetachedPiece> SheetMesh::Detach(ComponentId component
   std::vector<uint32_t> vertices;
   std::vector<std::array<uint32_t, 3>> triangles;
   std::vector<SurfaceZoneId> zones;
+  std::vector<TetZoneId> materials;
   for (uint32_t t = 0; t < triangle_slot_count(); ++t) {
     if (!IsTriangle(t) || components_.at(t) != component) continue;
     edit.removed.push_back(IdOfTriangle(t));
     triangles.push_back(triangles_[t].vertices);
     zones.push_back(triangles_[t].zone);
+    materials.push_back(triangles_[t].material);
     vertices.insert(vertices.end(), triangles_[t].vertices.begin(), triangles_[t].vertices.end());
   }
   SortUnique(&vertices);
@@ -486,7 +490,7 @@ absl::StatusOr<SheetMesh::DetachedPiece> SheetMesh::Detach(ComponentId component
     for (uint32_t& v : triangle) v = static_cast<uint32_t>(std::lower_bound(vertices.begin(), vertices.end(), v) - vertices.begin());
   }
   piece.source_triangles = edit.removed;
-  PALPATE_ASSIGN_OR_RETURN(piece.mesh, Build(positions_m, triangles, zones));
+  PALPATE_ASSIGN_OR_RETURN(piece.mesh, Build(positions_m, triangles, zones, materials));
   PALPATE_RETURN_IF_ERROR(Apply(edit));
   return piece;
 }

@@ -24,7 +24,7 @@ class SheetMesh;
 struct SheetEdit {
   struct NewTriangle {
     std::array<VertexId, 3> vertices = {};  ///< existing ones, or NewVertexId of one of this edit
-    TriangleId parent = kNoTriangle;        ///< one of `removed`, which hands over its zone; kNoTriangle: one without a past
+    TriangleId parent = kNoTriangle;        ///< one of `removed`, which hands over its zones; kNoTriangle: one without a past
   };
   std::vector<TriangleId> removed = {};
   std::vector<MeshEdit::NewVertex> vertices = {};  ///< each must be used by a new triangle
@@ -46,6 +46,7 @@ struct SheetDelta {
     TriangleId id;
     std::array<VertexId, 3> vertices;  ///< some may be gone, too
     double area_m2;                    ///< at rest
+    TetZoneId material;
   };
   uint64_t version = 0;                                ///< of the mesh after the edit
   std::vector<MeshDelta::AddedVertex> added_vertices;  ///< those of the edit in its order, then copies: with one source of weight 1
@@ -74,10 +75,11 @@ class SheetMesh {
   SheetMesh(SheetMesh&&) = default;
   SheetMesh& operator=(SheetMesh&&) = default;
 
-  /// Vertex and triangle i are in slot i. `zones`: [triangle] or empty (all 0). Vertices without a triangle get a free slot. Errors:
-  /// InvalidArgument (indices, repeated corners, an area that is not positive, no manifold with boundary, zones of another number).
+  /// Vertex and triangle i are in slot i. `zones`: of the surface, `materials`: of material, as the tets of a solid have them; each
+  /// [triangle] or empty (all 0). Vertices without a triangle get a free slot. Errors: InvalidArgument (indices, repeated corners, an area
+  /// that is not positive, no manifold with boundary, zones of another number).
   static absl::StatusOr<SheetMesh> Build(std::span<const Eigen::Vector3d> vertices_m, std::span<const std::array<uint32_t, 3>> triangles,
-                                         std::span<const SurfaceZoneId> zones = {});
+                                         std::span<const SurfaceZoneId> zones = {}, std::span<const TetZoneId> materials = {});
 
   uint32_t vertex_slot_count() const { return static_cast<uint32_t>(vertices_.size()); }
   uint32_t triangle_slot_count() const { return static_cast<uint32_t>(triangles_.size()); }
@@ -94,6 +96,7 @@ class SheetMesh {
   const Eigen::Vector3d& PositionOf(uint32_t vertex) const { return vertices_[vertex].position_m; }  ///< at rest, m
   const std::array<uint32_t, 3>& TriangleVertices(uint32_t triangle) const { return triangles_[triangle].vertices; }
   SurfaceZoneId TriangleZoneOf(uint32_t triangle) const { return triangles_[triangle].zone; }
+  TetZoneId MaterialZoneOf(uint32_t triangle) const { return triangles_[triangle].material; }
   double RestArea(uint32_t triangle) const;  ///< m^2
   /// Triangles at a vertex, ascending.
   std::span<const uint32_t> TrianglesAround(uint32_t vertex) const { return vertices_[vertex].star; }
@@ -151,12 +154,13 @@ class SheetMesh {
     std::array<uint32_t, 3> vertices = {kNoSlot, kNoSlot, kNoSlot};
     uint32_t generation = 1;
     SurfaceZoneId zone = 0;
+    TetZoneId material = 0;
     uint8_t is_live = 0;
 
     template <typename Archive>
     void VisitState(Archive& archive) {
-      auto& [corners, number, of_zone, live] = *this;
-      archive(corners, number, of_zone, live);
+      auto& [corners, number, of_zone, of_material, live] = *this;
+      archive(corners, number, of_zone, of_material, live);
     }
   };
   struct Work;  // of one Apply
@@ -169,7 +173,7 @@ class SheetMesh {
   std::vector<std::vector<uint32_t>> FansOf(uint32_t vertex, const std::vector<std::pair<uint32_t, uint32_t>>& parted) const;
   void Finish(Work* work);
   uint32_t TakeVertex(const Eigen::Vector3d& position_m);
-  uint32_t TakeTriangle(const std::array<uint32_t, 3>& vertices, SurfaceZoneId zone);
+  uint32_t TakeTriangle(const std::array<uint32_t, 3>& vertices, uint32_t parent);
   void Link(uint32_t triangle);
   void Unlink(uint32_t triangle);
   void UpdateComponents(const Work& work);

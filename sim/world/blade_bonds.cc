@@ -67,7 +67,6 @@ void BladeBonds::HoldInTets(const WorldBody& body, std::span<const Vector3d> poi
 
 /// Appends where the edge passes through the sheet.
 void BladeBonds::HoldInSheet(const WorldBody& body, const std::array<Vector3d, 2>& edge_m, std::vector<Hold>* holds) const {
-  const double force_n = body.zones().MaterialOf(TetZoneId{0}).fracture_toughness_j_per_m2 * body.shell()->thickness_m;
   const Vector3d way = edge_m[1] - edge_m[0];
   for (uint32_t t = 0; t < body.sheet().triangle_slot_count(); ++t) {
     if (!body.sheet().IsTriangle(t)) continue;
@@ -79,7 +78,8 @@ void BladeBonds::HoldInSheet(const WorldBody& body, const std::array<Vector3d, 2
     const double at = (x[0] - edge_m[0]).dot(normal) / along;
     if (!(at >= 0 && at <= 1)) continue;
     const Vector3d point = edge_m[0] + at * way;
-    Hold found{.force_n = force_n, .count = 3};
+    const TetZoneId zone = body.ZoneOfShellAt(t);
+    Hold found{.force_n = body.zones().MaterialOf(zone).fracture_toughness_j_per_m2 * body.zones().ThicknessOf(zone), .count = 3};
     for (size_t c = 0; c < 3; ++c) {
       found.handles[c] = body.HandleOf(body.sheet().TriangleVertices(t)[c]);
       found.weights[c] = (x[(c + 1) % 3] - point).cross(x[(c + 2) % 3] - point).dot(normal) / normal.squaredNorm();

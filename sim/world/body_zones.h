@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "sim/scene/description.h"
+#include "sim/scene/shell_material.h"
 #include "sim/topology/ids.h"
 
 namespace palpate::sim {
 
-/// The zones of a body: materials of its tets, and loads on its surface. Zone 0 is the body without the named ones. Pieces that come off
-/// have a copy.
+/// The zones of a body: materials of its tets, or of the triangles of a shell, and loads on its surface. Zone 0 is the body without the
+/// named ones. Pieces that come off have a copy.
 class BodyZones {
  public:
   BodyZones() = default;
@@ -21,6 +22,9 @@ class BodyZones {
     for (const ZoneDescription& zone : description.zones) {
       names_.push_back(zone.name);
       materials_.push_back(zone.material);
+    }
+    for (size_t zone = 0; description.shell && zone < materials_.size(); ++zone) {
+      thickness_m_.push_back(ThicknessOfZone(description, zone));
     }
     is_dynamic_.assign(materials_.size(), 0);
   }
@@ -33,6 +37,8 @@ class BodyZones {
     return found == names_.end() ? -1 : static_cast<int>(found - names_.begin());
   }
   const Material& MaterialOf(TetZoneId zone) const { return materials_[zone]; }
+  double ThicknessOf(TetZoneId zone) const { return thickness_m_[zone]; }  ///< of shells only
+  double LargestThickness() const { return *std::max_element(thickness_m_.begin(), thickness_m_.end()); }
   void SetMaterial(TetZoneId zone, const Material& material) { materials_[zone] = material; }
 
   /// Whether tets of a body that starts quasi-static have become dynamic.
@@ -48,15 +54,17 @@ class BodyZones {
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [names, materials, is_dynamic, loads] = *this;
+    auto& [names, materials, thickness, is_dynamic, loads] = *this;
     archive.Enter("BodyZones");
-    archive(names, materials, is_dynamic, loads);
+    archive(names, materials, thickness, is_dynamic, loads);
+    archive.Check(thickness.empty() || thickness.size() == materials.size(), "thickness in part");
     archive.Check(!names.empty() && names.size() == materials.size() && is_dynamic.size() == materials.size(), "zones in part");
   }
 
  private:
   std::vector<std::string> names_;
   std::vector<Material> materials_;
+  std::vector<double> thickness_m_;  // empty but for shells
   std::vector<uint8_t> is_dynamic_;
   std::vector<uint32_t> loads_;  // by surface zone; those beyond its end have none
 };

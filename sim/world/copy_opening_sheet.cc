@@ -46,7 +46,7 @@ Vector3d CopyOpening::TowardsFan(std::span<const SceneSurface::Triangle> fan, co
 /// A copy goes back into its own part of the sheet, by as much of the way as leaves its triangles in place and passes through nothing.
 void CopyOpening::OpenSheet(VertexHandle handle) {
   const WorldBody& body = *bodies_[vertices_.body[handle]];
-  const double back_m = kOpenShare * PALPATE_LIP_SHARE * (margin_m_ + body.shell()->thickness_m);
+  const double back_m = kOpenShare * PALPATE_LIP_SHARE * (margin_m_ + body.zones().LargestThickness());
   std::vector<SceneSurface::Triangle> fan;
   std::vector<SceneSurface::Triangle> near;
   ListAround(handle, back_m, &fan, &near);

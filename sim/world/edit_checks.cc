@@ -19,12 +19,11 @@ struct Overloaded : T... {
 template <typename... T>
 Overloaded(T...) -> Overloaded<T...>;
 
-/// Lists name what the body has: tets, or triangles of a shell, which has no zones.
+/// Lists name what the body has: tets, or triangles of a shell.
 absl::Status CheckKindOfRegion(const EditRegion& region, const WorldBody& body) {
   const auto refuse = [&](const char* what) { return absl::InvalidArgumentError(absl::StrCat("region: body ", body.name(), what)); };
   if (std::holds_alternative<TriangleListRegion>(region) && !body.is_shell()) return refuse(" is no shell: it has tets, not triangles");
   if (std::holds_alternative<TetListRegion>(region) && body.is_shell()) return refuse(" is a shell: it has triangles, not tets");
-  if (std::holds_alternative<ZoneRegion>(region) && body.is_shell()) return refuse(" is a shell, which has no zones");
   return absl::OkStatus();
 }
 
@@ -78,10 +77,11 @@ absl::Status CheckMaterialEdit(const MaterialEdit& material, const WorldBody& bo
     return absl::InvalidArgumentError(
         absl::StrCat("of_zones: ", material.of_zones.size(), " materials for ", body.zones().count(), " zones of the whole body"));
   }
+  size_t zone = material.zone.empty() ? 0 : static_cast<size_t>(body.zones().Find(material.zone));
   for (const Material& one : material.of_zones.empty() ? std::vector{material.material} : material.of_zones) {
     if (body.shell() != nullptr) {
       PALPATE_RETURN_IF_ERROR(Annotate(CheckMaterialRanges(one), "material"));
-      PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell(), one).status());
+      PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell(), one, body.zones().ThicknessOf(static_cast<TetZoneId>(zone++))).status());
       continue;
     }
     if (absl::Status valid = CheckMaterialFor(body.simulation(), body.tet_element(), one); !valid.ok()) return Annotate(valid, "material");

@@ -102,8 +102,14 @@ std::vector<TetId> TetsMeeting(const WorldBody& body, const EditRegion& region) 
 std::vector<TriangleId> TrianglesIn(const WorldBody& body, const EditRegion& region) {
   if (const auto* list = std::get_if<TriangleListRegion>(&region)) return list->triangles;
   std::vector<TriangleId> triangles;
+  const auto* named = std::get_if<ZoneRegion>(&region);
+  const int zone = named == nullptr ? -1 : body.zones().Find(named->zone);
   for (uint32_t t = 0; t < body.sheet().triangle_slot_count(); ++t) {
     if (!body.sheet().IsTriangle(t)) continue;
+    if (named != nullptr) {
+      if (body.sheet().MaterialZoneOf(t) == zone) triangles.push_back(body.sheet().IdOfTriangle(t));
+      continue;
+    }
     Eigen::Vector3d center_m = Eigen::Vector3d::Zero();
     for (const uint32_t v : body.sheet().TriangleVertices(t)) center_m += body.PositionOf(v) / 3;
     if (IsInside(region, center_m)) triangles.push_back(body.sheet().IdOfTriangle(t));
@@ -119,7 +125,7 @@ bool TriangleMeetsRegion(const WorldBody& body, uint32_t triangle, const EditReg
 }
 
 std::vector<TriangleId> TrianglesMeeting(const WorldBody& body, const EditRegion& region) {
-  if (const auto* list = std::get_if<TriangleListRegion>(&region)) return list->triangles;
+  if (!std::holds_alternative<BallRegion>(region) && !std::holds_alternative<CapsuleRegion>(region)) return TrianglesIn(body, region);
   std::vector<TriangleId> triangles;
   for (uint32_t t = 0; t < body.sheet().triangle_slot_count(); ++t) {
     if (body.sheet().IsTriangle(t) && TriangleMeetsRegion(body, t, region)) triangles.push_back(body.sheet().IdOfTriangle(t));

@@ -81,6 +81,31 @@ struct FrameMarker {
   bool is_released = false;                              ///< the tissue around it was removed
 };
 
+/// A clip that an applier left, after a step.
+struct FrameClip {
+  Eigen::Vector3d position_m = Eigen::Vector3d::Zero();          ///< middle of what it holds, in W
+  Eigen::Quaterniond rotation = Eigen::Quaterniond::Identity();  ///< to W from the axes of the tool that set it: its legs lie along z
+  double length_m = 0;                                           ///< of the jaws that it comes from
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [at, turned, length] = *this;
+    archive(at, turned, length);
+  }
+};
+
+/// A stitch of a suture that holds, after a step.
+struct FrameStitch {
+  Eigen::Vector3d point_a_m = Eigen::Vector3d::Zero();  ///< the sewn vertex, in W
+  Eigen::Vector3d point_b_m = Eigen::Vector3d::Zero();  ///< the place of the other surface that it was nearest to at rest
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [a, b] = *this;
+    archive(a, b);
+  }
+};
+
 /// A joint of the scene after a step.
 struct FrameJoint {
   double position = 0;  ///< hinge [rad], slider, distance, spring [m]
@@ -138,6 +163,8 @@ struct Frame {
   FrameNurbs nurbs;
   std::vector<FrameMarker> markers;      ///< those of the description, body by body
   std::vector<FrameJoint> joints;        ///< those of the description
+  std::vector<FrameClip> clips;          ///< that are there, in the order in which they were set
+  std::vector<FrameStitch> stitches;     ///< that hold, suture by suture
   std::vector<LocalModel> local_models;  ///< one per tool
   double step_ms = 0;
   std::array<double, kStageNames.size()> stage_ms{};

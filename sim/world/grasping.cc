@@ -238,8 +238,23 @@ absl::Status Grasping::MoveJaws(size_t t) {
   Vector3d center = Vector3d::Zero();
   for (const HeldVertex& held : clip.held) center += StateOf(held.handle) / static_cast<double>(clip.held.size());
   for (HeldVertex& held : clip.held) held.target_m = StateOf(held.handle) - center;
+  clip.applied = state.pose.rotation;
+  clip.length_m = tool.instrument.jaw_length_m;
   clips_.push_back(std::move(clip));
   return absl::OkStatus();
+}
+
+void Grasping::Reset() {
+  clips_ = stitches_;
+  anchors_.clear();
+  frame_clips_.clear();
+  frame_stitches_.clear();
+  std::vector<Vector3d> at_rest;
+  for (const Clip& stitch : stitches_) {
+    at_rest.clear();
+    for (const HeldVertex& held : stitch.held) at_rest.push_back(held.rest_m);
+    PlaceClip(stitch, at_rest);
+  }
 }
 
 /// Tells the solver what is held, and where: tools' vertices first, then clips'.
@@ -361,6 +376,8 @@ void Grasping::FollowAnchors(const gpu::TissueStep& step) {
   }
   std::vector<Vector3d> from;
   std::vector<Vector3d> to;
+  frame_clips_.clear();
+  frame_stitches_.clear();
   for (Clip& clip : clips_) {
     from.clear();
     to.clear();
@@ -370,7 +387,25 @@ void Grasping::FollowAnchors(const gpu::TissueStep& step) {
     }
     // Less than three points say nothing about a rotation.
     if (from.size() >= 3) clip.rotation = BestRotation(from, to);
+    PlaceClip(clip, to);
   }
+}
+
+/// `points_m`: where what it holds is.
+void Grasping::PlaceClip(const Clip& clip, const std::vector<Vector3d>& points_m) {
+  // A stitch is one only with all four: edits may have taken corners of its triangle away.
+  if (clip.is_stitch && points_m.size() == 4) {
+    frame_stitches_.push_back({points_m[0], clip.foot[0] * points_m[1] + clip.foot[1] * points_m[2] + clip.foot[2] * points_m[3]});
+  }
+  if (clip.is_stitch) return;
+  Vector3d center_m = Vector3d::Zero();
+  for (const Vector3d& point_m : points_m) center_m += point_m / static_cast<double>(points_m.size());
+  frame_clips_.push_back({center_m, clip.rotation * clip.applied, clip.length_m});
+}
+
+void Grasping::ListFasteners(Frame* frame) const {
+  frame->clips = frame_clips_;
+  frame->stitches = frame_stitches_;
 }
 
 }  // namespace palpate::sim

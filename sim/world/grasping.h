@@ -8,6 +8,7 @@
 #include "gpu/base/status.h"
 #include "gpu/dynamics/tissue_solver.h"
 #include "sim/scene/edit.h"
+#include "sim/world/frame.h"
 #include "sim/world/scene_surface.h"
 #include "sim/world/scene_vertices.h"
 #include "sim/world/solver_model.h"
@@ -39,10 +40,7 @@ class Grasping {
   /// What the scene's sutures hold from the start on, which Reset() gives back.
   void SetStitches(std::vector<Clip> stitches) { stitches_ = std::move(stitches); }
   /// Nothing is held but what sutures hold, and there are no clips.
-  void Reset() {
-    clips_ = stitches_;
-    anchors_.clear();
-  }
+  void Reset();
   /// Before a step: jaws turn, take hold and let go; a clip applier leaves its clip.
   absl::Status MoveJaws(size_t t);
   /// As GraspEdit says. SceneVertices::state must be up to date.
@@ -60,11 +58,14 @@ class Grasping {
   void FollowProjected(std::span<const ProjectedContact> projected);
   void FollowAnchors(const gpu::TissueStep& step);
 
+  /// What holds tissue together after that, or after Reset().
+  void ListFasteners(Frame* frame) const;
+
   /// What clips hold; anchors are told to the solver before each step.
   template <typename Archive>
   void VisitState(Archive& archive) {
     [[maybe_unused]] auto& [description, tools, commands, targets, tool_of_collider, bodies, vertices, surface, model, solver, clips,
-                            stitches, anchors] = *this;
+                            stitches, anchors, frame_clips, frame_stitches] = *this;
     archive.Enter("Grasping");
     archive(clips);
     archive.Check(clips.size() <= gpu::TissueSolver::kMaxClips, "too many clips");
@@ -76,6 +77,7 @@ class Grasping {
  private:
   Eigen::Vector3d StateOf(VertexHandle handle) const;
   std::vector<VertexHandle> ListGraspable(size_t t, double radius_m) const;
+  void PlaceClip(const Clip& clip, const std::vector<Eigen::Vector3d>& points_m);
   void Hold(size_t t, std::vector<VertexHandle> handles);
   bool HoldsRigid(const ToolState& state) const;
   void GraspBetweenJaws(size_t t);
@@ -97,6 +99,8 @@ class Grasping {
   std::vector<Clip> clips_;
   std::vector<Clip> stitches_;  // follow from the description
   std::vector<gpu::TissueAnchor> anchors_;
+  std::vector<FrameClip> frame_clips_;       // of the newest step; state of frames
+  std::vector<FrameStitch> frame_stitches_;  // likewise
 };
 
 }  // namespace palpate::sim

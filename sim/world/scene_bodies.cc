@@ -204,7 +204,7 @@ absl::Status SceneBodies::Add(const BodyDescription& body, uint32_t index, const
   const absl::Status marked = bodies_.back()->TakeMarkers(body, first_marker);
   if (!marked.ok()) return absl::Status(marked.code(), absl::StrCat(name, marked.message()));
   const BodyArrays& arrays = *bodies_.back()->arrays();
-  const double thickness_m = body.shell ? body.shell->thickness_m : body.nurbs_shell ? body.nurbs_shell->thickness_m : 0;
+  const double thickness_m = body.shell ? bodies_.back()->zones().LargestThickness() : body.nurbs_shell ? body.nurbs_shell->thickness_m : 0;
   PALPATE_RETURN_IF_ERROR(
       CheckMargin(description_.contact.margin_m + thickness_m, name, MeanSurfaceEdge_m(arrays, *bodies_.back(), vertices_)));
   // The solver itself gives rigid bodies their motion at the start.
@@ -365,12 +365,18 @@ BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
     statistics.mass_kg = NurbsShellMass_kg(*shell.model);
   }
   if (body.shell() != nullptr) {
-    double area_m2 = body.has_sheet() ? 0 : ShellArea_m2(description_.bodies[body.index()]);
-    for (uint32_t t = 0; body.has_sheet() && t < body.sheet().triangle_slot_count(); ++t) {
-      if (body.sheet().IsTriangle(t)) area_m2 += body.sheet().RestArea(t);
+    if (!body.has_sheet()) {
+      const ShellTotals totals = TotalsOfShell(description_.bodies[body.index()]);
+      statistics.volume_m3 = totals.volume_m3;
+      statistics.mass_kg = totals.mass_kg;
     }
-    statistics.volume_m3 = area_m2 * body.shell()->thickness_m;
-    statistics.mass_kg = statistics.volume_m3 * body.zones().MaterialOf(0).density_kg_per_m3;
+    for (uint32_t t = 0; body.has_sheet() && t < body.sheet().triangle_slot_count(); ++t) {
+      if (!body.sheet().IsTriangle(t)) continue;
+      const TetZoneId zone = body.ZoneOfShellAt(t);
+      const double volume_m3 = body.sheet().RestArea(t) * body.zones().ThicknessOf(zone);
+      statistics.volume_m3 += volume_m3;
+      statistics.mass_kg += volume_m3 * body.zones().MaterialOf(zone).density_kg_per_m3;
+    }
   }
   statistics.fixed_vertex_count = static_cast<uint32_t>(arrays.fixed_vertices.size());
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) statistics.vertex_count += body.HandleOf(v) != kNoHandle ? 1 : 0;

@@ -5,13 +5,14 @@
 
 namespace palpate::sim {
 
-void SheetTally::OnEdited(const SheetDelta& delta, double mass_kg_per_m2, const SheetMesh& mesh) {
+void SheetTally::OnEdited(const SheetDelta& delta, const std::function<double(TetZoneId)>& mass_kg_per_m2, const SheetMesh& mesh) {
   for (const MeshDelta::AddedVertex& vertex : delta.added_vertices) cells_.OnVertexAdded(vertex.id);
   for (const SheetDelta::AddedTriangle& triangle : delta.added_triangles) {
-    cells_.OnAdded(triangle.id, triangle.parent, mass_kg_per_m2 * mesh.RestArea(SlotOf(triangle.id)));
+    const uint32_t slot = SlotOf(triangle.id);
+    cells_.OnAdded(triangle.id, triangle.parent, mass_kg_per_m2(mesh.MaterialZoneOf(slot)) * mesh.RestArea(slot));
   }
   for (const SheetDelta::RemovedTriangle& triangle : delta.removed_triangles) {
-    cells_.OnRemoved(triangle.id, mass_kg_per_m2 * triangle.area_m2);
+    cells_.OnRemoved(triangle.id, mass_kg_per_m2(triangle.material) * triangle.area_m2);
   }
   for (const VertexId vertex : delta.removed_vertices) cells_.OnVertexRemoved(vertex);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "sim/scene/edit.h"
 #include "sim/topology/sheet_mesh.h"
@@ -12,7 +13,8 @@ namespace palpate::sim {
 class SheetTally {
  public:
   void Begin() { cells_.Begin(); }
-  void OnEdited(const SheetDelta& delta, double mass_kg_per_m2, const SheetMesh& mesh);
+  /// `mass_kg_per_m2`: of a zone of material.
+  void OnEdited(const SheetDelta& delta, const std::function<double(TetZoneId)>& mass_kg_per_m2, const SheetMesh& mesh);
   /// A component left the sheet for one of its own, `piece`, which the other side must keep until here.
   void OnDetached(const SheetMesh& piece, uint32_t body, const SheetMesh::DetachedPiece& from);
   /// What it was. `mesh`: as the edit left it.

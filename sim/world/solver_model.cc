@@ -127,14 +127,19 @@ void SolverModel::ListShells() {
   model_.shells.clear();
   for (const auto& body : bodies_) {
     if (body->shell() == nullptr) continue;
-    const absl::StatusOr<gpu::ShellTriangle> of_body = ShellTriangleOf(*body->shell(), body->zones().MaterialOf(0));  // checked before
-    const auto add = [&](const std::array<uint32_t, 3>& triangle) {
-      gpu::ShellTriangle& out = model_.shells.emplace_back(*of_body);
+    const BodyZones& zones = body->zones();
+    std::vector<gpu::ShellTriangle> of_zone;
+    for (size_t zone = 0; zone < zones.count(); ++zone) {
+      const auto id = static_cast<TetZoneId>(zone);
+      of_zone.push_back(*ShellTriangleOf(*body->shell(), zones.MaterialOf(id), zones.ThicknessOf(id)));  // checked before
+    }
+    const auto add = [&](uint32_t t, const std::array<uint32_t, 3>& triangle) {
+      gpu::ShellTriangle& out = model_.shells.emplace_back(of_zone[body->ZoneOfShellAt(t)]);
       for (size_t c = 0; c < 3; ++c) out.vertices[c] = ToNumber(body->HandleOf(triangle[c]));
     };
-    if (!body->has_sheet()) std::for_each(body->shell()->triangles.begin(), body->shell()->triangles.end(), add);
+    for (uint32_t t = 0; !body->has_sheet() && t < body->shell()->triangles.size(); ++t) add(t, body->shell()->triangles[t]);
     for (uint32_t t = 0; body->has_sheet() && t < body->sheet().triangle_slot_count(); ++t) {
-      if (body->sheet().IsTriangle(t)) add(body->sheet().TriangleVertices(t));
+      if (body->sheet().IsTriangle(t)) add(t, body->sheet().TriangleVertices(t));
     }
   }
 }

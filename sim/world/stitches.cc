@@ -6,6 +6,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include <Eigen/QR>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/mesh/signed_distance.h"
@@ -17,6 +19,7 @@ using Eigen::Vector3d;
 
 struct Nearest {
   std::array<VertexHandle, 3> corners{};
+  Vector3d point_m = Vector3d::Zero();
   double distance_m = std::numeric_limits<double>::infinity();
 };
 
@@ -28,14 +31,25 @@ Nearest NearestTriangle(const WorldBody& body, const SceneVertices& vertices, co
     std::array<VertexHandle, 3> corners{};
     for (size_t c = 0; c < 3; ++c) corners[c] = body.HandleOf(arrays.surface_vertices[triangle[c]]);
     const Vector3d at = ClosestOnTriangle(point_m, vertices.rest_m[corners[0]], vertices.rest_m[corners[1]], vertices.rest_m[corners[2]]);
-    if (const double distance_m = (at - point_m).norm(); distance_m < nearest.distance_m) nearest = {corners, distance_m};
+    if (const double distance_m = (at - point_m).norm(); distance_m < nearest.distance_m) nearest = {corners, at, distance_m};
   }
   return nearest;
 }
 
-Clip Stitch(VertexHandle vertex, const std::array<VertexHandle, 3>& corners, const SceneVertices& vertices) {
+/// Shares of the corners of a triangle that have this point of it as their mean.
+std::array<double, 3> SharesOf(const std::array<VertexHandle, 3>& corners, const Vector3d& point_m, const SceneVertices& vertices) {
+  const Vector3d& a = vertices.rest_m[corners[0]];
+  Eigen::Matrix<double, 3, 2> sides;
+  sides << vertices.rest_m[corners[1]] - a, vertices.rest_m[corners[2]] - a;
+  const Eigen::Vector2d shares = sides.colPivHouseholderQr().solve(point_m - a);
+  return {1 - shares.sum(), shares[0], shares[1]};
+}
+
+Clip Stitch(VertexHandle vertex, const Nearest& nearest, const SceneVertices& vertices) {
+  const std::array<VertexHandle, 3>& corners = nearest.corners;
   Clip clip;
   clip.is_stitch = true;
+  clip.foot = SharesOf(corners, nearest.point_m, vertices);
   std::vector<VertexHandle> handles = {vertex};
   handles.insert(handles.end(), corners.begin(), corners.end());
   Vector3d center_m = Vector3d::Zero();
@@ -71,7 +85,7 @@ absl::StatusOr<std::vector<Clip>> MakeStitches(std::span<const SutureDescription
             absl::StrFormat("sutures[%d]: vertex %d of %s is %.1f mm from the surface of %s, and reach_m is %.4g", i, v, a.name(),
                             1e3 * nearest.distance_m, b.name(), suture.reach_m));
       }
-      clips.push_back(Stitch(handle, nearest.corners, vertices));
+      clips.push_back(Stitch(handle, nearest, vertices));
     }
     if (clips.size() == before)
       return absl::InvalidArgumentError(absl::StrCat("sutures[", i, "]: no vertex of the region is on the surface of ", a.name()));

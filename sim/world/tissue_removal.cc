@@ -74,11 +74,13 @@ bool TissueRemoval::ListExposed(const WorldBody& body, const Vector3d& tip_m, co
     std::array<Vector3d, 3> x;
     for (size_t c = 0; c < 3; ++c) x[c] = PositionOf(body.HandleOf(sheet.TriangleVertices(t)[c]));
     const double way_m = (tip_m - ClosestOnTriangle(tip_m, x[0], x[1], x[2])).norm();
-    const double gap_m = std::max(way_m - tool.radius_m - body.shell()->thickness_m / 2, 0.0);
+    const TetZoneId zone = body.ZoneOfShellAt(t);
+    const double thickness_m = body.zones().ThicknessOf(zone);
+    const double gap_m = std::max(way_m - tool.radius_m - thickness_m / 2, 0.0);
     if (gap_m >= tool.instrument.reach_m) continue;
     exposures->push_back({.tet = KeyOf(sheet.IdOfTriangle(t)),
-                          .volume_m3 = sheet.RestArea(t) * body.shell()->thickness_m,
-                          .zone = 0,
+                          .volume_m3 = sheet.RestArea(t) * thickness_m,
+                          .zone = zone,
                           .weight = 1 - gap_m / tool.instrument.reach_m});
     is_coarse |= tool.instrument.refine_to_m > 0 && LongestEdge(sheet, t) > tool.instrument.refine_to_m;
   }

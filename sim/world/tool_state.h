@@ -107,12 +107,15 @@ struct ProjectedContact {
 struct Clip {
   std::vector<HeldVertex> held;
   bool is_stitch = false;
+  std::array<double, 3> foot{};  ///< of a stitch: where on the triangle of the other vertices the first one is sewn to, as their shares
   Eigen::Quaterniond rotation = Eigen::Quaterniond::Identity();
+  Eigen::Quaterniond applied = Eigen::Quaterniond::Identity();  ///< of a clip: of the tool that set it
+  double length_m = 0;                                          ///< likewise: of its jaws
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [vertices, stitch, turned] = *this;
-    archive(vertices, stitch, turned);
+    auto& [vertices, stitch, shares, turned, set, length] = *this;
+    archive(vertices, stitch, shares, turned, set, length);
   }
 };
 

@@ -132,6 +132,7 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
 std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
   std::shared_ptr<Frame> frame = publisher_.Make(step, step_, tools_ms_);
   frame->joints = joints_.frame();
+  grasping_.ListFasteners(frame.get());
   return frame;
 }
 

@@ -26,9 +26,10 @@ std::vector<T> TakeSorted(std::vector<T>* values) {
 }
 
 absl::Status CheckTetZones(const BodyDescription& description) {
-  if (!description.tet_zones.empty() && description.tet_zones.size() != description.mesh.tets.size()) {
+  const size_t count = description.shell ? description.shell->triangles.size() : description.mesh.tets.size();
+  if (!description.tet_zones.empty() && description.tet_zones.size() != count) {
     return absl::InvalidArgumentError(
-        absl::StrCat(".tet_zones: ", description.tet_zones.size(), " entries for ", description.mesh.tets.size(), " tets"));
+        absl::StrCat(".tet_zones: ", description.tet_zones.size(), " entries for ", count, description.shell ? " triangles" : " tets"));
   }
   for (const uint16_t zone : description.tet_zones) {
     if (zone > description.zones.size()) {
@@ -359,6 +360,10 @@ absl::Status WorldBody::AcceptZones() const {
     return absl::InvalidArgumentError("a way to simulate that there is not");
   }
   PALPATE_RETURN_IF_ERROR(CheckElementFor(traits_.tet_element, kind_, traits_.simulation, !is_shell()));
+  for (size_t zone = 0; zone < zones_.count() && shell_; ++zone) {
+    const auto id = static_cast<TetZoneId>(zone);
+    PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*shell_, zones_.MaterialOf(id), zones_.ThicknessOf(id)).status());
+  }
   for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable && !is_shell(); ++zone) {
     const Material& material = zones_.MaterialOf(static_cast<TetZoneId>(zone));
     if (static_cast<uint32_t>(material.model) >= PALPATE_ENERGY_CODES) return absl::InvalidArgumentError("an energy that there is not");

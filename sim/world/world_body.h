@@ -88,9 +88,14 @@ class WorldBody final : public MeshObserver, public SheetObserver {
   TetZoneId ZoneOf(uint32_t tet_slot) const {
     return mesh_ ? mesh_->TetZoneOf(tet_slot) : tet_zones_.empty() ? TetZoneId{0} : tet_zones_[tet_slot];
   }
-  /// Behind a surface triangle.
+  /// Of a triangle of a shell.
+  TetZoneId ZoneOfShellAt(uint32_t triangle_slot) const {
+    return sheet_ ? sheet_->MaterialZoneOf(triangle_slot) : tet_zones_.empty() ? TetZoneId{0} : tet_zones_[triangle_slot];
+  }
+  /// Behind a surface triangle, or its own.
   const Material& MaterialAt(uint32_t triangle_slot) const {
-    return zones_.MaterialOf(mesh_ ? mesh_->TetZoneOf(mesh_->TriangleTet(triangle_slot)) : TetZoneId{0});
+    if (mesh_) return zones_.MaterialOf(mesh_->TetZoneOf(mesh_->TriangleTet(triangle_slot)));
+    return zones_.MaterialOf(shell_ ? ZoneOfShellAt(triangle_slot) : TetZoneId{0});
   }
   void SetMaterial(TetZoneId zone, const Material& material) { zones_.SetMaterial(zone, material); }
   /// Whether a zone's tets are quasi-static now.
@@ -227,7 +232,7 @@ class WorldBody final : public MeshObserver, public SheetObserver {
   void TakeSheet(const BodyDescription& description, const BodyArrays& arrays);
   void MakeSheetEditors();
   void MakeBlankMesh(bool has_sheet);
-  double ShellMassPerArea() const;
+  double ShellMassPerArea(TetZoneId zone) const;
   static size_t RefineBudget(size_t asked, size_t count, size_t most);
   absl::Status CarveMesh(const EditRegion& region, EditOutcome* outcome);
   absl::Status RefineMesh(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome);

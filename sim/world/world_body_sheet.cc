@@ -10,8 +10,12 @@ namespace palpate::sim {
 
 /// A surface that is no manifold, or has vertices of no triangle, can be simulated, but not edited: sheet_ stays null.
 void WorldBody::TakeSheet(const BodyDescription& description, const BodyArrays& arrays) {
-  absl::StatusOr<SheetMesh> sheet = SheetMesh::Build(description.mesh.vertices, description.shell->triangles, arrays.triangle_zones);
-  if (!sheet.ok() || sheet->vertex_count() != description.mesh.vertices.size()) return;
+  absl::StatusOr<SheetMesh> sheet =
+      SheetMesh::Build(description.mesh.vertices, description.shell->triangles, arrays.triangle_zones, description.tet_zones);
+  if (!sheet.ok() || sheet->vertex_count() != description.mesh.vertices.size()) {
+    tet_zones_ = description.tet_zones;
+    return;
+  }
   sheet_ = std::make_unique<SheetMesh>(*std::move(sheet));
   MakeSheetEditors();
 }
@@ -26,7 +30,7 @@ void WorldBody::TakeShellOf(const WorldBody& root) {
   shell_of_ = root.index_;
 }
 
-double WorldBody::ShellMassPerArea() const { return shell_->thickness_m * zones_.MaterialOf(0).density_kg_per_m3; }
+double WorldBody::ShellMassPerArea(TetZoneId zone) const { return zones_.ThicknessOf(zone) * zones_.MaterialOf(zone).density_kg_per_m3; }
 
 void WorldBody::SurfaceFan(uint32_t vertex, std::vector<uint32_t>* out) const {
   if (mesh_) {
@@ -117,7 +121,8 @@ void WorldBody::OnSheetEdited(const SheetMesh& mesh, const SheetDelta& delta) {
     if (IsFixed(SlotOf(vertex))) keeper_.MarkFixed();
   }
   if (is_detaching_) return;  // it goes on in a piece
-  sheet_tally_.OnEdited(delta, ShellMassPerArea(), mesh);
+  sheet_tally_.OnEdited(
+      delta, [this](TetZoneId zone) { return ShellMassPerArea(zone); }, mesh);
   for (const VertexId vertex : delta.removed_vertices) vertices_->Release(std::exchange(handles_[SlotOf(vertex)], kNoHandle));
   new_components_.insert(new_components_.end(), delta.added_components.begin(), delta.added_components.end());
 }

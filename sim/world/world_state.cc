@@ -99,12 +99,12 @@ void VisitState(Archive& archive, FrameNurbs& value) {
 template <typename Archive>
 void VisitState(Archive& archive, Frame& value) {
   [[maybe_unused]] auto& [step, sim_time, server_time, state_hash, topology_version, topology, surface_positions, volume_positions,
-                          contacts, surface_contacts, statistics, tools, nurbs, markers, joints, local_models, step_ms, stage_ms,
-                          kinetic_energy, elastic_energy, max_speed, inverted_tets, sweeps, max_penetration] = value;
+                          contacts, surface_contacts, statistics, tools, nurbs, markers, joints, clips, stitches, local_models, step_ms,
+                          stage_ms, kinetic_energy, elastic_energy, max_speed, inverted_tets, sweeps, max_penetration] = value;
   archive.Enter("Frame");
   archive(step, sim_time, server_time, state_hash, topology_version, surface_positions, contacts, surface_contacts, statistics, tools,
-          markers, joints, local_models, step_ms, stage_ms, kinetic_energy, elastic_energy, max_speed, inverted_tets, sweeps,
-          max_penetration);
+          markers, joints, clips, stitches, local_models, step_ms, stage_ms, kinetic_energy, elastic_energy, max_speed, inverted_tets,
+          sweeps, max_penetration);
 }
 
 template <typename Archive>

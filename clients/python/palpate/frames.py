@@ -159,6 +159,16 @@ class Frame:
         return out
 
     @property
+    def stitches(self) -> np.ndarray:
+        """[stitches][2][3] both ends of each stitch of a suture that holds, in W [m]: the sewn vertex, and its place on the other surface."""
+        return np.array(self.message.stitches_m, np.float32).reshape(-1, 2, 3)
+
+    @property
+    def clips(self) -> np.ndarray:
+        """[clips][3] the middle of what each clip holds, in W [m]; `message.clips` has their rotation and length."""
+        return np.array([vec3(clip.pose.position_m) for clip in self.message.clips]).reshape(-1, 3)
+
+    @property
     def tools(self) -> Dict[str, ToolState]:
         """The tools by name."""
         return {shape.name: _tool_state(shape.name, state) for shape, state in zip(self.topology.tools, self.message.tools)}

@@ -62,6 +62,8 @@ export class ScriptApi {
       intersections: frame?.stats?.contact?.intersectionsChecked ? frame.stats.contact.intersectionCount : undefined,
       marksShown: view.contactCount,
       markers: view.markers.states,
+      clips: view.fasteners.clipCount,
+      stitches: view.fasteners.stitchCount,
       framesReceived: received.frames,
       keyframesReceived: received.keyframes,
       deltasReceived: received.deltas,

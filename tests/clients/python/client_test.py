@@ -171,6 +171,19 @@ class SceneTest(ServerTest):
             with self.assertRaises(palpate.NotFound):
                 scene.drive("lock", {"release": {}})
 
+    def test_stitches_tell_where_they_hold(self):
+        box = {"name": "box", "kind": "BODY_KIND_STATIC", "generator": {"slab": {"size_m": {"x": 0.1, "y": 0.1, "z": 0.02}}, "edge_length_m": 0.05}}
+        gauze = {"name": "gauze", "pose": {"position_m": {"z": 0.013}}, "shell": {"sheet": {"length_m": 0.06, "width_m": 0.04}, "edge_length_m": 0.02}}
+        suture = {"body_a": "gauze", "body_b": "box", "ball": {"radius_m": 1}, "reach_m": 0.005}
+        with self.server.create({"bodies": [box, gauze], "sutures": [suture]}) as scene:
+            scene.step(5)
+            frame = scene.frame()
+            stitches = frame.stitches
+            self.assertEqual(stitches.shape, (len(frame.positions("gauze")), 2, 3))
+            np.testing.assert_allclose(stitches[:, 0], frame.positions("gauze"), atol=1e-6)
+            np.testing.assert_allclose(stitches[:, 1, 2], 0.01, atol=1e-6)
+            self.assertEqual(frame.clips.shape, (0, 3))
+
     def test_grasp_and_release(self):
         spec = phantom().tool("forceps", (0, 0, 0.0105), radius_m=0.002, drive="direct", instrument={"kind": "forceps"})
         with self.server.create(spec) as scene:

@@ -1197,7 +1197,8 @@ TEST_F(Scenes, ALoopOfBowelIsPulledThroughAMesentery) {
   EXPECT_EQ(Borders(*run, kMesentery), 2U);
   EXPECT_EQ(triangles(), triangles_before);
   EXPECT_EQ(run->body_count(), bodies_before);
-  // It is still sewn to the colon.
+  // It is still sewn to the colon, and frames say so.
+  EXPECT_EQ(run->frame().stitches_m_size(), 6 * run->spec().sutures(0).vertices().indices_size());
   for (const uint32_t v : run->spec().sutures(0).vertices().indices()) {
     double least_m = 1;
     for (const Vector3d& p : run->positions(kColon)) least_m = std::min(least_m, (p - run->positions(kMesentery)[v]).norm());

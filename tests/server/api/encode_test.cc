@@ -245,6 +245,8 @@ sim::Frame SomeFrame() {
   tool.removed_mass_kg = 0.25;
   frame.tools.push_back(tool);
   frame.markers = {{{1, 2, 3}, 0, false}, {{4, 5, 6}, 2, true}};
+  frame.clips = {{{1, 0, 2}, Eigen::Quaterniond(0, 0, 1, 0), 0.02}};
+  frame.stitches = {{{1, 2, 3}, {4, 5, 6}}, {{7, 8, 9}, {10, 11, 12}}};
   frame.stage_ms = {1, 2, 3, 4, 5, 6};
   frame.max_penetration_m = 0.001;
   sim::FrameSurfaceContact pair;
@@ -325,6 +327,12 @@ TEST(EncodeFrame, CarriesEverything) {
   EXPECT_EQ(out.stats().steps_per_s(), 119.5);
   EXPECT_EQ(out.stats().overruns(), 3U);
   EXPECT_EQ(out.bodies(0).positions().size(), 24U);
+  ASSERT_EQ(out.clips_size(), 1);
+  EXPECT_EQ(out.clips(0).pose().position_m().z(), 2);
+  EXPECT_EQ(out.clips(0).pose().rotation().y(), 1);
+  EXPECT_EQ(out.clips(0).length_m(), 0.02);
+  ASSERT_EQ(out.stitches_m_size(), 12);
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(out.stitches_m(i), static_cast<float>(i + 1));
   ASSERT_EQ(out.markers_size(), 2);
   EXPECT_EQ(out.markers(0).position_m().y(), 2);
   EXPECT_EQ(out.markers(0).body_index(), 0U);

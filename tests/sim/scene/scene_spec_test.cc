@@ -378,6 +378,10 @@ std::vector<v1::SceneSpec> FullSpecs() {
   cloth.set_strain_limit(0.1);
   out.back().mutable_bodies(0)->mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
   shell().mutable_disc()->set_radius_m(0.1);
+  v1::ZoneSpec& patch = *out.back().mutable_bodies(0)->add_zones();
+  patch.set_name("patch");
+  patch.mutable_ball()->set_radius_m(0.05);
+  patch.set_thickness_m(0.002);
   v1::TubeSurface& tube = *shell().mutable_tube();
   tube.set_radius_m(0.02);
   tube.set_length_m(0.1);

@@ -47,7 +47,7 @@ TEST(ShellSpec, DefaultsAreThoseOfTheMessage) {
   EXPECT_FALSE(body.shell->orthotropic.has_value());
   EXPECT_FALSE(body.shell->bending_stiffness_n_m.has_value());
   EXPECT_TRUE(body.self_collision);
-  const auto triangle = sim::ShellTriangleOf(*body.shell, body.material);
+  const auto triangle = sim::ShellTriangleOf(*body.shell, body.material, body.shell->thickness_m);
   ASSERT_TRUE(triangle.ok()) << triangle.status();
   EXPECT_EQ(triangle->membrane, gpu::ShellMembrane::kStableNeoHookean);
   EXPECT_EQ(triangle->strain_limit, 0);
@@ -132,7 +132,7 @@ TEST(ShellSpec, ScalePoseAndWarpAreThoseOfTheBody) {
   ASSERT_EQ(scene->bodies.size(), 2U);
   EXPECT_EQ(scene->bodies[1].shell->triangles, scene->bodies[0].shell->triangles);
   EXPECT_LT((scene->bodies[0].shell->orthotropic->warp - Eigen::Vector3d::UnitY()).norm(), 1e-12);
-  EXPECT_NEAR(sim::ShellArea_m2(scene->bodies[0]), 0.01, 1e-9);
+  EXPECT_NEAR(sim::TotalsOfShell(scene->bodies[0]).area_m2, 0.01, 1e-9);
   EXPECT_EQ(scene->bodies[0].shell->thickness_m, 0.001) << "scale is of the surface";
   EXPECT_NEAR(scene->bodies[0].mesh.vertices[0].z(), 0.3, 1e-12);
 }
@@ -148,7 +148,7 @@ TEST(ShellSpec, WhatAShellCannotBeIsRefused) {
   refuse([](v1::BodySpec& b) { b.add_markers()->set_name("m"); }, "bodies[0].markers: ");
   refuse([](v1::BodySpec& b) { b.mutable_texture(); }, "bodies[0].texture: ");
   refuse([](v1::BodySpec& b) { b.set_volume_stiffness_pa(10); }, "bodies[0].volume_stiffness_pa: ");
-  refuse([](v1::BodySpec& b) { b.add_zones()->set_name("z"); }, "bodies[0].zones: ");
+  refuse([](v1::BodySpec& b) { b.add_zones()->set_name("z"); }, "bodies[0].zones[0]");
   refuse([](v1::BodySpec& b) { b.mutable_material()->set_model(v1::MATERIAL_MODEL_COROTATED_LINEAR); }, "bodies[0].material.model: ");
   refuse(
       [](v1::BodySpec& b) {
@@ -251,6 +251,55 @@ TEST(ShellSpec, LoadsAndSurfaceZonesAreOfItsTriangles) {
   EXPECT_LT(count, scene->bodies[0].shell->triangles.size());
   half.mutable_facing()->set_z(-1);
   ExpectRefused(spec, "surface_zones[0].facing: ");
+}
+
+TEST(ShellSpec, ZonesAreOfItsTrianglesAndMayBeThicker) {
+  v1::SceneSpec spec = Scene();
+  v1::ZoneSpec& vessel = *spec.mutable_bodies(0)->add_zones();
+  vessel.set_name("vessel");
+  vessel.mutable_box()->mutable_min_m()->set_x(0);
+  vessel.mutable_box()->mutable_min_m()->set_y(-1);
+  vessel.mutable_box()->mutable_min_m()->set_z(-1);
+  for (const auto set : {&v1::Vec3::set_x, &v1::Vec3::set_y, &v1::Vec3::set_z}) (vessel.mutable_box()->mutable_max_m()->*set)(1);
+  vessel.set_thickness_m(0.003);
+  vessel.mutable_material()->set_density_kg_per_m3(2000);
+  vessel.mutable_material()->set_young_modulus_pa(4e4);
+  vessel.mutable_ablation()->set_energy_j_per_kg(1e5);
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  const sim::BodyDescription& body = scene->bodies[0];
+  ASSERT_EQ(body.tet_zones.size(), body.shell->triangles.size());
+  double of_zone_m2 = 0, area_m2 = 0;
+  for (size_t t = 0; t < body.shell->triangles.size(); ++t) {
+    const auto& [a, b, c] = body.shell->triangles[t];
+    const Eigen::Vector3d center_m = (body.mesh.vertices[a] + body.mesh.vertices[b] + body.mesh.vertices[c]) / 3;
+    EXPECT_EQ(body.tet_zones[t], center_m.x() >= 0 ? 1 : 0);
+    const double m2 = (body.mesh.vertices[b] - body.mesh.vertices[a]).cross(body.mesh.vertices[c] - body.mesh.vertices[a]).norm() / 2;
+    area_m2 += m2;
+    if (body.tet_zones[t] == 1) of_zone_m2 += m2;
+  }
+  EXPECT_GT(of_zone_m2, 0.3 * area_m2);
+  EXPECT_LT(of_zone_m2, 0.7 * area_m2);
+  EXPECT_EQ(body.zones[0].ablation.energy_j_per_kg, 1e5);
+  EXPECT_EQ(body.zones[0].shell_thickness_m, 0.003);
+  const v1::BodyInfo info = SummarizeBody(body);
+  EXPECT_NEAR(info.volume_m3(), (area_m2 - of_zone_m2) * 0.001 + of_zone_m2 * 0.003, 1e-12);
+  EXPECT_NEAR(info.mass_kg(), (area_m2 - of_zone_m2) * 0.001 * 1060 + of_zone_m2 * 0.003 * 2000, 1e-9);
+
+  const auto refuse = [&](const auto& change, const std::string& text) {
+    v1::SceneSpec wrong = spec;
+    change(*wrong.mutable_bodies(0)->mutable_zones(0));
+    ExpectRefused(wrong, text);
+  };
+  refuse([](v1::ZoneSpec& z) { z.set_mesh_group("fat"); }, "bodies[0].zones[0].mesh_group: a shell has no groups");
+  refuse([](v1::ZoneSpec& z) { z.set_thickness_m(0.2); }, "bodies[0].zones[0].thickness_m: 0.2 is outside");
+  refuse([](v1::ZoneSpec& z) { z.mutable_material()->set_model(v1::MATERIAL_MODEL_COROTATED_LINEAR); },
+         "bodies[0].zones[0].material.model: a shell is");
+  refuse([](v1::ZoneSpec& z) { z.mutable_box()->mutable_min_m()->set_x(0.9); }, "centroid of a triangle");
+  v1::SceneSpec solid;
+  solid.add_bodies()->mutable_generator()->mutable_sphere();
+  *solid.mutable_bodies(0)->add_zones() = vessel;
+  ExpectRefused(solid, "bodies[0].zones[0].thickness_m: only a shell of triangles has one");
 }
 
 TEST(ShellSpec, TooManyTrianglesAreRefusedBeforeTheyAreMade) {

@@ -383,6 +383,68 @@ TEST(SheetEdits, AtRandomKeepAManifoldAndTheArea) {
   }
 }
 
+// Zones of the surface and of material go on in what edits make of a triangle, and in pieces.
+TEST(SheetEdits, ZonesGoOnInWhatComesOfATriangle) {
+  const auto surface = GenerateSheetSurface(0.1, 0.1, 0.008);
+  ASSERT_TRUE(surface.ok()) << surface.status();
+  const auto center_of = [](const auto& positions, const std::array<uint32_t, 3>& v) -> Vector3d {
+    return (positions(v[0]) + positions(v[1]) + positions(v[2])) / 3;
+  };
+  const auto at = [&](uint32_t v) { return surface->vertices[v]; };
+  // Bands along y, which the cuts cross, and along x.
+  std::vector<SurfaceZoneId> zones;
+  std::vector<TetZoneId> materials;
+  for (const auto& triangle : surface->triangles) {
+    zones.push_back(center_of(at, triangle).x() > 0 ? 2 : 0);
+    materials.push_back(center_of(at, triangle).y() > 0.02 ? 3 : 1);
+  }
+  EXPECT_FALSE(SheetMesh::Build(surface->vertices, surface->triangles, zones, std::vector<TetZoneId>(3)).ok());
+  auto built = SheetMesh::Build(surface->vertices, surface->triangles, zones, materials);
+  ASSERT_TRUE(built.ok()) << built.status();
+  SheetMesh mesh = *std::move(built);
+  struct Areas {
+    std::map<std::pair<SurfaceZoneId, TetZoneId>, double> m2;
+    void Add(const SheetMesh& mesh) {
+      for (uint32_t t = 0; t < mesh.triangle_slot_count(); ++t) {
+        if (mesh.IsTriangle(t)) m2[{mesh.TriangleZoneOf(t), mesh.MaterialZoneOf(t)}] += mesh.RestArea(t);
+      }
+    }
+  };
+  Areas before;
+  before.Add(mesh);
+  ASSERT_EQ(before.m2.size(), 4U);
+  struct Parents : SheetObserver {
+    void OnSheetEdited(const SheetMesh& mesh, const SheetDelta& delta) override {
+      std::map<TriangleId, TetZoneId> of_removed;
+      for (const SheetDelta::RemovedTriangle& triangle : delta.removed_triangles) of_removed[triangle.id] = triangle.material;
+      for (const SheetDelta::AddedTriangle& triangle : delta.added_triangles) {
+        ASSERT_TRUE(of_removed.contains(triangle.parent));
+        EXPECT_EQ(mesh.MaterialZoneOf(SlotOf(triangle.id)), of_removed[triangle.parent]);
+        ++count;
+      }
+    }
+    int count = 0;
+  } parents;
+  mesh.SetObserver(&parents);
+  const auto refined = RefineSheet(&mesh, TrianglesIn(mesh, {0, 0.02, 0}, 0.03), {.max_edge_m = 0.004, .triangle_budget = 6000},
+                                   [](TriangleId) { return true; });
+  ASSERT_TRUE(refined.ok()) << refined.status();
+  SheetIncision incision(&mesh);
+  MustCut(mesh, incision, Upright(-0.09, 0.0113), Upright(0.09, 0.0113));
+  EXPECT_GT(parents.count, 200);
+  mesh.SetObserver(nullptr);
+  const std::vector<ComponentId> components = mesh.Components();
+  ASSERT_EQ(components.size(), 2U);
+  auto piece = mesh.Detach(components[1]);
+  ASSERT_TRUE(piece.ok()) << piece.status();
+  Areas after;
+  after.Add(mesh);
+  after.Add(piece->mesh);
+  ASSERT_EQ(after.m2.size(), 4U);
+  // A cut moves vertices a little to spare slivers.
+  for (const auto& [zone, m2] : before.m2) EXPECT_NEAR(after.m2[zone], m2, 0.01 * m2);
+}
+
 TEST(SheetEdits, DetachedPiecesAreWhatTheyWere) {
   SheetMesh mesh = MustBuild(GenerateSheetSurface(0.1, 0.1, 0.008));
   SheetIncision incision(&mesh);

@@ -476,8 +476,17 @@ TEST_F(WorldInstrumentsTest, ClipsHoldTogetherWhatWasBetweenTheJaws) {
       }
     }
     EXPECT_EQ(frame->tools[0].grasped_vertices, 0U);
+    ASSERT_EQ(frame->clips.size(), clipped ? 1U : 0U);
     if (clipped) {
       EXPECT_LT(gap(), 0.0055);
+      const FrameClip& clip = frame->clips[0];
+      EXPECT_EQ(clip.length_m, scene.tools[0].instrument.jaw_length_m);
+      EXPECT_NEAR(clip.position_m.z(), 0.01, 0.004) << "at the upper edges of both blocks";
+      EXPECT_GT(clip.position_m.x(), 0.0005) << "drawn along with the right one";
+      EXPECT_LT(clip.position_m.x(), 0.005);
+      EXPECT_LT(Eigen::AngleAxisd(clip.rotation).angle(), 1.2) << "turned a little";
+      PALPATE_TEST_ASSIGN(const auto reset, world->Reset());
+      EXPECT_TRUE(reset->clips.empty());
     } else {
       EXPECT_GT(gap(), 0.009);
     }

@@ -307,7 +307,7 @@ TEST_F(WorldShellEditTest, WhatAShellDoesNotHaveIsRefused) {
   using testing::HasSubstr;
   EXPECT_THAT(refused({0, CarveEdit{TetListRegion{{TetId{1}}}}}), HasSubstr("mesentery is a shell: it has triangles, not tets"));
   EXPECT_THAT(refused({1, CarveEdit{TriangleListRegion{{TriangleId{1}}}}}), HasSubstr("block is no shell: it has tets, not triangles"));
-  EXPECT_THAT(refused({0, CarveEdit{ZoneRegion{"x"}}}), HasSubstr("which has no zones"));
+  EXPECT_EQ(world->Apply(std::vector<Edit>{{0, CarveEdit{ZoneRegion{"x"}}}}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(refused({0, RefineEdit{BallRegion{{0, 0, 0}, 0.01}, 0.003, 100}}), HasSubstr("tet_budget: body mesentery is a shell"));
   EXPECT_THAT(refused({1, RefineEdit{BallRegion{{0, 0, 0}, 0.01}, 0.003, 0, 100}}), HasSubstr("triangle_budget: body block is no shell"));
   Material material = scene.bodies[0].material;
@@ -355,6 +355,52 @@ TEST_F(WorldShellEditTest, AnotherMaterialHangsAsIfItHadBeenThereAtFirst) {
   // With cuts in it too.
   Perform(*changed, {Carve(0, {0, 0, sag_of_changed_m}, 0.015), {0, MaterialEdit{.zone = "", .material = stiff}}});
   EXPECT_GT(lowest_m(*Run(*changed, 250)), 1.05 * sag_of_changed_m) << "it is drawn up";
+}
+
+TEST_F(WorldShellEditTest, ZonesAreCutAndTakenOutWithTheirMass) {
+  SceneDescription scene = OneMesentery();
+  BodyDescription& body = scene.bodies[0];
+  ZoneDescription vessel;
+  vessel.name = "vessel";
+  vessel.material = body.material;
+  vessel.material.density_kg_per_m3 = 2 * kDensity;
+  vessel.shell_thickness_m = 2 * kThickness_m;
+  body.zones = {vessel};
+  double of_vessel_m2 = 0, area_m2 = 0;
+  for (const auto& [a, b, c] : body.shell->triangles) {
+    const std::array<Vector3d, 3> x = {body.mesh.vertices[a], body.mesh.vertices[b], body.mesh.vertices[c]};
+    const bool is_vessel = std::abs((x[0] + x[1] + x[2]).y() / 3) < 0.01;
+    body.tet_zones.push_back(is_vessel ? 1 : 0);
+    const double m2 = (x[1] - x[0]).cross(x[2] - x[0]).norm() / 2;
+    area_m2 += m2;
+    if (is_vessel) of_vessel_m2 += m2;
+  }
+  constexpr double kLight = kThickness_m * kDensity, kHeavy = 4 * kThickness_m * kDensity;  // kg/m^2
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  const auto mass_kg = [&] { return world->body_statistics()[0].mass_kg; };
+  EXPECT_NEAR(mass_kg(), (area_m2 - of_vessel_m2) * kLight + of_vessel_m2 * kHeavy, 1e-12);
+  Run(*world, 10);
+  // A hole in the membrane alone, then a finer mesh around the border of both, then the vessel.
+  const EditOutcome hole = Perform(*world, {{0, CarveEdit{CapsuleRegion{{0, 0.02, -0.03}, {0, 0.02, 0.03}, 0.006}}}})[0];
+  EXPECT_GT(hole.removed_triangles.size(), 0U);
+  EXPECT_NEAR(mass_kg(), (area_m2 - of_vessel_m2) * kLight + of_vessel_m2 * kHeavy - hole.removed_mass_kg, 1e-12);
+  const double before_kg = mass_kg();
+  EXPECT_EQ(Perform(*world, {{0, RefineEdit{.region = CapsuleRegion{{0, 0.01, -0.03}, {0, 0.01, 0.03}, 0.012}, .max_edge_m = 0.003}}})[0]
+                .removed_mass_kg,
+            0);
+  EXPECT_NEAR(mass_kg(), before_kg, 1e-12);
+  Run(*world, 10);
+  PALPATE_TEST_ASSIGN(const auto state, world->Capture());
+  const auto take_out = [&](World& from) {
+    const EditOutcome vessel_out = Perform(from, {{0, CarveEdit{ZoneRegion{"vessel"}}}})[0];
+    EXPECT_NEAR(vessel_out.removed_mass_kg, of_vessel_m2 * kHeavy, 1e-10);
+    return Run(from, 10)->state_hash;
+  };
+  const uint64_t hash = take_out(*world);
+  ASSERT_EQ(world->body_statistics().size(), 2U) << "two strips are left";
+  EXPECT_NEAR(world->body_statistics()[0].mass_kg + world->body_statistics()[1].mass_kg, before_kg - of_vessel_m2 * kHeavy, 1e-10);
+  PALPATE_TEST_ASSIGN(auto restored, World::Restore(context(), scene, *state));
+  EXPECT_EQ(take_out(*restored), hash);
 }
 
 TEST_F(WorldShellEditTest, AllOfItCanBeTakenOut) {

@@ -104,6 +104,19 @@ TEST_F(WorldSuturesTest, ASheetHangsFromTheTissueItIsSewnTo) {
     EXPECT_LT((sheet[v] - scene.bodies[1].mesh.vertices[v]).norm(), 0.0015) << "vertex " << v;
   }
   EXPECT_LT(frame->max_speed_m_per_s, 0.05);
+  // Frames say where each stitch is, from the start on.
+  ASSERT_EQ(frame->stitches.size(), scene.sutures[0].vertices.size());
+  EXPECT_TRUE(frame->clips.empty());
+  PALPATE_TEST_ASSIGN(const auto at_start, world->Reset());
+  ASSERT_EQ(at_start->stitches.size(), frame->stitches.size());
+  for (size_t i = 0; i < frame->stitches.size(); ++i) {
+    const uint32_t v = scene.sutures[0].vertices[i];
+    const Vector3d& rest_m = scene.bodies[1].mesh.vertices[v];
+    EXPECT_LT((frame->stitches[i].point_a_m - sheet[v]).norm(), 1e-6) << "the sewn vertex";
+    EXPECT_LT((frame->stitches[i].point_b_m - rest_m - Vector3d(0, 0, kGap_m)).norm(), 0.0015) << "on the block, which hardly moves";
+    EXPECT_LT((at_start->stitches[i].point_a_m - rest_m).norm(), 1e-6);
+    EXPECT_LT((at_start->stitches[i].point_b_m - rest_m - Vector3d(0, 0, kGap_m)).norm(), 1e-6) << "right above it, on the lower side";
+  }
   // The block bears it.
   const std::vector<Vector3d> block = Places(*frame, 0);
   EXPECT_LT(MeanOf(block).z(), 0.01);
@@ -123,7 +136,9 @@ TEST_F(WorldSuturesTest, WhereTheStitchesAreCutAwayItFalls) {
   Run(*world, 60);
   const auto outcomes = world->Apply(std::vector<Edit>{{1, CarveEdit{CapsuleRegion{{0, -0.05, -kGap_m}, {0, 0.05, -kGap_m}, 0.012}}}});
   ASSERT_TRUE(outcomes.ok()) << outcomes.status();
-  EXPECT_LT(MeanOf(Places(*Run(*world, 60), 1)).z(), -0.5);
+  const auto frame = Run(*world, 60);
+  EXPECT_LT(MeanOf(Places(*frame, 1)).z(), -0.5);
+  EXPECT_TRUE(frame->stitches.empty());
 }
 
 TEST_F(WorldSuturesTest, ARigidBodyHangsFromASheetThatIsSewnToTissue) {
@@ -161,6 +176,7 @@ TEST_F(WorldSuturesTest, ResetsAndCheckpointsHaveTheSameBits) {
     PALPATE_TEST_ASSIGN(state, world->Capture());
   }
   PALPATE_TEST_ASSIGN(const auto restored, World::Restore(context(), scene, *state));
+  EXPECT_EQ(restored->CurrentFrame()->stitches.size(), scene.sutures[0].vertices.size());
   for (size_t i = 10; i < 20; ++i) EXPECT_EQ(Run(*restored, 1)->state_hash, hashes[i]) << i;
   ASSERT_TRUE(restored->Reset().ok());
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(Run(*restored, 1)->state_hash, hashes[i]) << i;

@@ -8,7 +8,11 @@ interface Looks {
 
 /** A mesh with two materials, of which `applyLooks` takes one. */
 export function dressed<G extends THREE.BufferGeometry>(geometry: G, full: THREE.Material, plain: THREE.Material): THREE.Mesh<G, THREE.Material> {
-  const mesh = new THREE.Mesh<G, THREE.Material>(geometry, full);
+  return dress(new THREE.Mesh<G, THREE.Material>(geometry, full), full, plain);
+}
+
+/** The same for a mesh that is there, and has `full` on. */
+export function dress<M extends THREE.Mesh>(mesh: M, full: THREE.Material, plain: THREE.Material): M {
   mesh.userData.looks = { full, plain } satisfies Looks;
   return mesh;
 }

@@ -3,6 +3,7 @@ import type { BodyFrame, BodyTopology, Frame, Keyframe, PositionEncoding, Topolo
 import { decodePositions } from '../net/positions';
 import { SurfaceMirror } from '../net/surface_mirror';
 import { ContactLayer, contactMarks } from './contact_layer';
+import { FastenerLayer } from './fastener_layer';
 import { framingSphere } from './framing';
 import { JointLayer } from './joint_layer';
 import { MarkerLayer } from './marker_layer';
@@ -25,7 +26,7 @@ function zoneStyles(body: BodyTopology, inherited: THREE.Color | undefined): Zon
   return [{ name: body.surfaceZones[0]?.name || 'skin', color: skin, isInterior: false }, ...(zones.length > 0 ? zones : [{ name: 'inside', color: inside, isInterior: true }])];
 }
 
-/** The watched scene in three dimensions: bodies, obstacles, tools, contacts, forces, joints. */
+/** The watched scene in three dimensions: bodies, obstacles, tools, contacts, forces, joints, clips and stitches. */
 export class SceneView {
   readonly root = new THREE.Group();
   organs: Organ[] = [];
@@ -35,6 +36,7 @@ export class SceneView {
   section: THREE.Plane | undefined;
   readonly markers = new MarkerLayer();
   readonly joints = new JointLayer();
+  readonly fasteners = new FastenerLayer();
   /** Where the mouse is over the canvas, in pixels. */
   pointer: [number, number] | undefined;
   /** By the name of a body; those that are not here are opaque. */
@@ -47,7 +49,7 @@ export class SceneView {
   constructor(private readonly stage: Stage, private readonly labelLayer: HTMLElement) {
     this.toolLayer = new ToolLayer(this.root, labelLayer);
     stage.scene.add(this.root);
-    this.root.add(this.statics, this.contacts.group, this.markers.group, this.joints.group);
+    this.root.add(this.statics, this.contacts.group, this.markers.group, this.joints.group, this.fasteners.group);
   }
 
   get tools(): readonly ToolModel[] {
@@ -150,6 +152,8 @@ export class SceneView {
     if (wrong) return wrong;
     const broken = this.joints.update(frame.joints, this.stage.radius_m);
     if (broken) return broken;
+    const malformed = this.fasteners.update(frame.clips, frame.stitchesM, this.stage.radius_m);
+    if (malformed) return malformed;
     const marks = contactMarks(frame);
     this.contactCount = marks.length;
     this.contacts.update(marks, this.stage.radius_m);
@@ -177,6 +181,7 @@ export class SceneView {
 
   setSection(section: THREE.Plane | undefined): void {
     this.section = section;
+    this.fasteners.setSection(section);
     for (const organ of this.organs) organ.setSeeThrough(this.opacityOf(organ.name), section);
   }
 
@@ -212,6 +217,7 @@ export class SceneView {
     this.contactCount = 0;
     this.markers.clear();
     this.joints.clear();
+    this.fasteners.clear();
     disposeMeshes(this.statics);
     this.statics.clear();
   }
