@@ -359,13 +359,7 @@ void add_to_batch(Search* search, Batch* batch, uint kind, uint a, uint b) {
 
 uint component(uint4 v, uint k) { return k == 0u ? v.x : k == 1u ? v.y : v.z; }
 
-/* What a triangle owns of that may be in pairs: its w without edges inside flat faces. */
-uint paired_elements(uint w) {
-  return w & (7u * PALPATE_OWNS_CORNER | 7u * PALPATE_OWNS_EDGE) & ~(w / (PALPATE_FLAT_EDGE / PALPATE_OWNS_EDGE) & 7u * PALPATE_OWNS_EDGE);
-}
-
-/* The triangles of a cluster, side by side: corners, how far their boxes are drawn out, and lanes that own their corner k or edge 3 + k, which may
-   be in pairs. */
+/* The triangles of a cluster, side by side: corners, how far their boxes are drawn out, and lanes that own their corner k or edge 3 + k. */
 typedef struct {
   float16 x[3], y[3], z[3];
   float16 reserve;
@@ -391,8 +385,7 @@ LaneTriangles load_lane_triangles(const Search* search, global const uint4* tria
       upper = fmax(upper, p);
     }
     reserve[lane] = box_reserve(reach_of(search->reaches, triangle_edges[triangle].w, search->range_m), lower, upper);
-    const uint paired = paired_elements(t.w);
-    for (uint k = 0; k < 6u; ++k) out.owners[k] |= ((paired >> k) & 1u) << lane;
+    for (uint k = 0; k < 6u; ++k) out.owners[k] |= ((t.w >> k) & 1u) << lane;
   }
   for (uint k = 0; k < 3u; ++k) {
     out.x[k] = vload16(0, x[k]);
@@ -415,7 +408,7 @@ int has_corner(uint4 t, uint vertex) { return vertex == t.x || vertex == t.y || 
 /* One triangle of a cluster, against those of another. */
 typedef struct {
   uint triangle;
-  uint4 corners;      /* w: paired_elements */
+  uint4 corners;
   uint4 edges;        /* w: its group */
   float4 position[4]; /* of the corners, the first once more */
   float4 lower, upper;
@@ -426,7 +419,6 @@ RowTriangle load_row_triangle(const Search* search, global const uint4* triangle
   RowTriangle row;
   row.triangle = triangle;
   row.corners = search->triangles[triangle];
-  row.corners.w = paired_elements(row.corners.w);
   row.edges = triangle_edges[triangle];
   for (uint k = 0; k < 4u; ++k) row.position[k] = point(search->positions, component(row.corners, k == 3u ? 0u : k));
   row.lower = fmin(row.position[0], fmin(row.position[1], row.position[2]));

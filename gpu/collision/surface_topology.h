@@ -33,12 +33,12 @@ inline constexpr size_t kSurfaceElementCount = 3;
 struct SurfaceTopology {
   uint32_t vertex_count = 0;
   uint32_t body_count = 0;                      ///< largest body index + 1
-  std::vector<UInt4> triangles;                 ///< v0, v1, v2; w: owned elements, bit k = vertex k, bit 3 + k = edge (k, k+1); kFlatEdge
+  std::vector<UInt4> triangles;                 ///< v0, v1, v2; w: owned elements, bit k = vertex k, bit 3 + k = edge (k, k+1)
   std::vector<UInt4> triangle_edges;            ///< edges (v0, v1), (v1, v2), (v2, v0); w: group of the triangle
   std::vector<UInt2> edges;                     ///< smaller vertex, larger vertex
   std::vector<uint32_t> groups;                 ///< [triangle_count] body, with PALPATE_GROUP_SELF if it may meet itself
   std::vector<uint32_t> vertex_groups;          ///< [vertex_count] likewise; kNoGroup for a vertex without triangles
-  std::vector<uint32_t> edge_groups;            ///< [edge_count] likewise, and kNoGroup for edges that MarkFlatEdges marked
+  std::vector<uint32_t> edge_groups;            ///< [edge_count] likewise
   std::vector<uint32_t> vertex_triangle_begin;  ///< [vertex_count + 1], rising triangles of vertex v: [begin[v], begin[v + 1])
   std::vector<uint32_t> vertex_triangles;
   std::vector<uint32_t> vertex_edge_begin;  ///< [vertex_count + 1]
@@ -47,7 +47,6 @@ struct SurfaceTopology {
   std::vector<uint32_t> edge_triangles;
 
   static constexpr uint32_t kNoGroup = 0xffffffffU;
-  static constexpr uint32_t kFlatEdge = PALPATE_FLAT_EDGE;  ///< times 2^k: edge (k, k+1) lies inside a flat face (flat_edges.h)
   /// Largest vertex, edge and triangle count.
   static constexpr uint32_t kMaxElements = 1U << 26;
 

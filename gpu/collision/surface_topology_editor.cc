@@ -251,7 +251,7 @@ absl::StatusOr<bool> SurfaceTopologyEditor::Apply(std::span<const uint32_t> chan
 /// Of the members of the editor, groups and lists by vertex and edge follow from the triangles; what is left is below. Lists of an edit
 /// that runs are empty, or of no use to the next.
 struct SurfaceTopologyEditor::Saved {
-  std::vector<uint16_t> owned;                          // [triangle] UInt4 w
+  std::vector<uint8_t> owned;                           // [triangle] UInt4 w
   std::vector<std::array<uint32_t, 3>> triangle_edges;  // [triangle]
   std::vector<uint32_t> edge_begins;                    // [edge] in the lists of triangles
   RangePool places{0, 0};
@@ -272,7 +272,7 @@ void SurfaceTopologyEditor::SaveState(const DeviceSurface& surface, StateWriter&
                                 vertex_edges, vertex_triangles, places, dirty_triangles, dirty_edges, dirty_vertices, dirty_places, gaps] =
       *this;
   Saved saved;
-  for (const UInt4& triangle : triangles) saved.owned.push_back(static_cast<uint16_t>(triangle.w));
+  for (const UInt4& triangle : triangles) saved.owned.push_back(static_cast<uint8_t>(triangle.w));
   for (const UInt4& e : triangle_edges) saved.triangle_edges.push_back({e.x, e.y, e.z});
   for (const UInt2& range : edge_ranges) saved.edge_begins.push_back(range.x);
   saved.places = places;
@@ -306,8 +306,7 @@ absl::Status ListEdges(std::span<const std::array<uint32_t, 3>> triangle_edges, 
       const UInt2 edge = {std::min(corners[k], corners[(k + 1) % 3]), std::max(corners[k], corners[(k + 1) % 3])};
       if (topology->edges[e] != kUnknown && topology->edges[e] != edge) return OtherSurface("triangles differ about an edge");
       topology->edges[e] = edge;
-      const bool is_flat = (v.w & (SurfaceTopology::kFlatEdge << k)) != 0;
-      topology->edge_groups[e] = is_flat ? SurfaceTopology::kNoGroup : topology->groups[t];
+      topology->edge_groups[e] = topology->groups[t];
       ++topology->edge_triangle_begin[e + 1];
     }
   }

@@ -4,8 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "gpu/collision/flat_edges.h"
-
 namespace palpate::gpu {
 
 uint32_t ContactSurface::GroupOf(uint32_t body) const {
@@ -19,8 +17,6 @@ void ContactSurface::FindWhoMeetsItself() {
 
 bool ContactSurface::SetSelfCollision(bool on) { return std::exchange(self_collision_on_, on) != on; }
 
-bool ContactSurface::PairFlatEdges(bool on) { return std::exchange(pairs_flat_edges_, on) != on; }
-
 absl::StatusOr<std::vector<UInt2>> ContactSurface::Build(Queue& queue) {
   std::vector<std::array<uint32_t, 3>> triangles;
   std::vector<uint32_t> groups;
@@ -31,7 +27,6 @@ absl::StatusOr<std::vector<UInt2>> ContactSurface::Build(Queue& queue) {
   }
   FindWhoMeetsItself();
   PALPATE_ASSIGN_OR_RETURN(SurfaceTopology topology, SurfaceTopology::Build(layout_.vertex_count, triangles, groups));
-  if (!pairs_flat_edges_) flat_edge_count_ = MarkFlatEdges(layout_.rest_m.values(), keeps_shape_, flat_m_, &topology);
   PALPATE_ASSIGN_OR_RETURN(DeviceSurface surface, DeviceSurface::Upload(queue, topology, slack_share_));
   PALPATE_RETURN_IF_ERROR(KeepApart(queue, &surface));
   surface_ = std::make_shared<DeviceSurface>(std::move(surface));
@@ -57,23 +52,20 @@ absl::StatusOr<bool> ContactSurface::Follow(const TissueLayoutDelta& delta, RunW
 
 void ContactSurface::SaveState(StateWriter& archive) const {
   // All members, so that a new one is not forgotten.
-  [[maybe_unused]] const auto& [layout, slack_share, keeps_shape, flat_m, self_collision_on, pairs_flat_edges, flat_edge_count,
-                                meets_itself, surface, editor, vertex_groups] = *this;
+  [[maybe_unused]] const auto& [layout, slack_share, self_collision_on, meets_itself, surface, editor, vertex_groups] = *this;
   archive.Enter("ContactSurface");
-  archive(self_collision_on, pairs_flat_edges, editor != nullptr);
+  archive(self_collision_on, editor != nullptr);
   if (editor) editor->SaveState(*surface, archive);
 }
 
 absl::Status ContactSurface::LoadState(Queue& queue, StateReader& archive) {
   bool self_collision_on = true;
-  bool pairs_flat_edges = false;
   bool has_editor = false;
   archive.Enter("ContactSurface");
-  archive(self_collision_on, pairs_flat_edges, has_editor);
+  archive(self_collision_on, has_editor);
   archive.Check(has_editor == (editor_ != nullptr), "with room for edits and without");
   PALPATE_RETURN_IF_ERROR(archive.status());
-  const bool is_other = SetSelfCollision(self_collision_on);
-  if (PairFlatEdges(pairs_flat_edges) || is_other) PALPATE_RETURN_IF_ERROR(Build(queue).status());
+  if (SetSelfCollision(self_collision_on)) PALPATE_RETURN_IF_ERROR(Build(queue).status());
   if (!has_editor) return absl::OkStatus();
   std::vector<uint32_t> groups;
   for (uint32_t t = 0; t < layout_.triangle_count; ++t) groups.push_back(GroupOf(layout_.triangle_body[t]));

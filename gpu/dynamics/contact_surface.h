@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "gpu/base/state_archive.h"
@@ -21,9 +20,8 @@ namespace palpate::gpu {
 /// the layout keeps apart, themselves if they are said to and self collision is on. It follows edits of the layout.
 class ContactSurface {
  public:
-  /// Keeps a reference to `layout`. `slack_share` > 0: room for edits. `keeps_shape`, `flat_m`: those of MarkFlatEdges.
-  ContactSurface(const TissueLayout& layout, double slack_share, std::vector<uint8_t> keeps_shape, double flat_m)
-      : layout_(layout), slack_share_(slack_share), keeps_shape_(std::move(keeps_shape)), flat_m_(flat_m) {}
+  /// Keeps a reference to `layout`. `slack_share` > 0: room for edits.
+  ContactSurface(const TissueLayout& layout, double slack_share) : layout_(layout), slack_share_(slack_share) {}
 
   /// Builds it anew from the layout; returns its edges. Errors: InvalidArgument (surfaces), ResourceExhausted.
   absl::StatusOr<std::vector<UInt2>> Build(Queue& queue);
@@ -32,9 +30,6 @@ class ContactSurface {
 
   /// Whether bodies may meet themselves; on at first. Returns whether that is new: then it must be built anew.
   bool SetSelfCollision(bool on);
-  /// Whether edges inside flat faces are in pairs of edges; at first they are not. Returns whether that is new: then it must be built anew.
-  bool PairFlatEdges(bool on);
-  bool has_flat_faces() const { return flat_edge_count_ > 0; }
 
   /// How edits left it; without room for edits it follows from the layout.
   void SaveState(StateWriter& archive) const;
@@ -53,11 +48,7 @@ class ContactSurface {
 
   const TissueLayout& layout_;
   double slack_share_ = 0;
-  std::vector<uint8_t> keeps_shape_;  // [body]
-  double flat_m_ = 0;
   bool self_collision_on_ = true;
-  bool pairs_flat_edges_ = false;
-  uint32_t flat_edge_count_ = 0;  // when it was last built without them
   bool meets_itself_ = false;
   std::shared_ptr<DeviceSurface> surface_;
   std::unique_ptr<SurfaceTopologyEditor> editor_;  // null: no room for edits

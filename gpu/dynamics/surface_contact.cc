@@ -35,7 +35,7 @@ SurfaceContacts::SurfaceContacts(const TissueLayout& layout, const SurfaceOption
     : layout_(layout),
       options_(options),
       vertex_count_(layout.vertex_count),
-      surface_(layout, slack_share, options.keeps_shape, options.flat_m()),
+      surface_(layout, slack_share),
       reach_(options),
       filter_(layout, scene),
       pairs_(layout, scene, options),
@@ -123,16 +123,7 @@ absl::Status SurfaceContacts::Reset(Queue& queue, const DeviceBuffer<Float4>& x)
   PALPATE_RETURN_IF_ERROR(LookAhead(queue, x, x));
   PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, truncated_));
   // Positions beyond all bounds are for the step to report, which will not keep what becomes of them.
-  if (moves.bad != 0) return absl::OkStatus();
-  PALPATE_RETURN_IF_ERROR(ChooseFlatEdges(queue, x));
-  return FindTangles(queue, x);
-}
-
-/// Flat faces are flat but for rounding, so surfaces that are given closer than the least gap need the edges inside them as well.
-absl::Status SurfaceContacts::ChooseFlatEdges(Queue& queue, const DeviceBuffer<Float4>& x) {
-  if (!surface_.has_flat_faces()) return absl::OkStatus();
-  PALPATE_RETURN_IF_ERROR(detector_.Run(queue, x, static_cast<float>(options_.least_gap_m())));
-  return surface_.PairFlatEdges(detector_.contact_count() > 0) ? BuildSurface(queue) : absl::OkStatus();
+  return moves.bad == 0 ? FindTangles(queue, x) : absl::OkStatus();
 }
 
 absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {

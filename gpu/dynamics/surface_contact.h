@@ -154,7 +154,6 @@ class SurfaceContacts {
   /// Whether the guess goes behind no plane: with cuts, where bounds on moves in the world would part what moves together.
   absl::StatusOr<bool> IsWithinPlanes(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status BoundGuess(Queue& queue, const DeviceBuffer<Float4>& x);
-  absl::Status ChooseFlatEdges(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status FindTangles(Queue& queue, const DeviceBuffer<Float4>& x);
   bool looks_for_tangles() const { return options_.check_intersections || statistics_.intersections > 0; }
   uint32_t TruncatedLimit() const;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "gpu/runtime/buffer.h"
 #include "gpu/shared/types.h"
@@ -20,13 +19,9 @@ struct SurfaceOptions {
   uint32_t max_detections = 4;       ///< in one step, at least 1
   bool check_intersections = false;  ///< count them after every step, not only while there are some
 
-  std::vector<uint8_t> keeps_shape;  ///< [body] it does not deform: edges inside its flat faces need no pairs; bodies beyond it may
-
   /// Distance that pairs keep, unless they were nearer before. So near that rounding hides which side is which, a pair could only stay
   /// where it is, whatever pulls it apart.
   double least_gap_m() const { return 0.001 * margin_m; }
-  /// How far corners of a flat face may lie off its plane: what keeps the least gap from one keeps off it as it is.
-  double flat_m() const { return 0.2 * least_gap_m(); }
 };
 
 /// Arrays of the solver, as in tissue.cl, which it keeps up to date.

@@ -99,7 +99,7 @@ class TissueSolver::Impl {
 
   // Set-up.
   absl::Status LayOut(const TissueModel& model, const SavedLayout* saved, bool has_room);
-  absl::Status MakeSurface(const TissueModel& model, SurfaceContacts* old, double reach_edge_m);
+  absl::Status MakeSurface(SurfaceContacts* old, double reach_edge_m);
   absl::Status MakeRigid(const TissueModel& model);
   absl::Status MakeNurbs(const TissueModel& model);
   absl::Status MakeKernels(Impl* old);

@@ -43,23 +43,6 @@ double ContactStiffness(const TissueModel& model, const TissueOptions& options, 
   return kTissueStiffness * layout.mean_young_modulus_pa * layout.mean_edge_m;
 }
 
-/// Bodies of surfaces that are rigid, or whose vertices all stay where they are.
-std::vector<uint8_t> BodiesThatKeepTheirShape(const TissueModel& model, const TissueLayout& layout) {
-  if (layout.triangle_body.empty()) return {};
-  std::vector<uint8_t> deforms(layout.vertex_count, 0);
-  std::fill_n(deforms.begin(), layout.free_count, uint8_t{1});
-  for (const uint32_t slot : layout.driven_vertices) deforms[slot] = 1;
-  for (const TissueNurbsShell& shell : model.nurbs_shells) {
-    for (uint32_t v = shell.vertices[0]; v < shell.vertices[1]; ++v) deforms[ToNumber(layout.solver_index[v])] = 1;
-  }
-  std::vector<uint8_t> keeps(layout.self_collision.size(), 1);
-  for (uint32_t t = 0; t < layout.triangle_count; ++t) {
-    const UInt4& v = layout.triangles[t];
-    if ((deforms[v.x] | deforms[v.y] | deforms[v.z]) != 0) keeps[layout.triangle_body[t]] = 0;
-  }
-  return keeps;
-}
-
 StepParams MakeParams(const TissueModel& model, const TissueOptions& options, const TissueLayout& layout) {
   StepParams p{};
   p.dt_s = static_cast<float>(options.dt_s);
@@ -116,7 +99,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   PALPATE_RETURN_IF_ERROR(anchors_.Init(*queue_, layout_));
   if (layout_.has_surface_contact) {
     SurfaceContacts* const old_surface = old == nullptr ? nullptr : old->surface_.get();
-    PALPATE_RETURN_IF_ERROR(MakeSurface(model, old_surface, goes_on && old_surface != nullptr ? old_surface->reach_edge_m() : 0));
+    PALPATE_RETURN_IF_ERROR(MakeSurface(old_surface, goes_on && old_surface != nullptr ? old_surface->reach_edge_m() : 0));
   }
   if (!tools_.empty()) {
     PALPATE_ASSIGN_OR_RETURN(
@@ -165,7 +148,7 @@ absl::Status TissueSolver::Impl::LayOut(const TissueModel& model, const SavedLay
 }
 
 /// `old`: one that is given up, or null. `reach_edge_m`: SurfaceReach's, if it is known.
-absl::Status TissueSolver::Impl::MakeSurface(const TissueModel& model, SurfaceContacts* old, double reach_edge_m) {
+absl::Status TissueSolver::Impl::MakeSurface(SurfaceContacts* old, double reach_edge_m) {
   SurfaceOptions options;
   options.dt_s = options_.dt_s;
   options.margin_m = options_.margin_m + 2 * layout_.shell.max_half_thickness_m;  // of the thickest pair; SurfacePairs knows the others
@@ -175,7 +158,6 @@ absl::Status TissueSolver::Impl::MakeSurface(const TissueModel& model, SurfaceCo
   options.reach_edge_m = reach_edge_m;
   options.max_detections = options_.surface_max_detections;
   options.check_intersections = options_.check_intersections;
-  options.keeps_shape = BodiesThatKeepTheirShape(model, layout_);
   const SurfaceSurroundings scene = {.block_range = &tissue_.block_range,
                                      .corner_index = &tissue_.corner_index,
                                      .vertex_triangle_range = &tissue_.vertex_triangle_range,

@@ -11,12 +11,6 @@ PALPATE_SHARED_BEGIN
 #define PALPATE_GROUP_MASK 0x7fffffffu
 #define PALPATE_NO_GROUP 0xffffffffu /* of no surface */
 
-/* What a triangle says of its elements in w: it owns corner k; it owns edge k, from corner k on; edge k lies inside a flat face of a body
-   that keeps its shape, and is in no pair of edges. Each shifted to the left by k in 0, 1, 2. */
-#define PALPATE_OWNS_CORNER 1u
-#define PALPATE_OWNS_EDGE 8u
-#define PALPATE_FLAT_EDGE 64u
-
 /* Kinds of element pairs. */
 #define PALPATE_VERTEX_TRIANGLE 0u
 #define PALPATE_EDGE_EDGE 1u

@@ -182,34 +182,6 @@ TEST_F(RigidContactTest, BodiesThatAllButTouchDoNotHangOnEachOther) {
 }
 
 // How far a detection looks goes by how far bodies move in the step, and what two of them that race towards each other meet is the same.
-// Edges inside flat faces are in no pairs, unless bodies are given so near that the rounding of faces counts.
-TEST_F(RigidContactTest, OnlyBodiesGivenInTouchPairTheDiagonalsOfTheirFaces) {
-  const Quaterniond turned(Eigen::AngleAxisd(0.4, Vector3d::UnitZ()));
-  std::vector<uint32_t> pairs, pairs_after_reset;
-  for (const double gap_m : {0.0, 2e-7, 1e-5}) {
-    TissueModel scene;
-    AddBox(&scene, {0.4, 0.4, 0.05}, {0, 0, -0.025}, Quaterniond::Identity(), 0);
-    AddBox(&scene, {0.06, 0.04, 0.02}, {0.01, 0, 0.01 + gap_m}, turned, 2000);
-    TissueOptions options = Options();
-    options.check_intersections = true;
-    Make(scene, options);
-    if (HasFatalFailure()) return;
-    pairs.push_back(Step().surface.contacts);
-    for (int i = 0; i < 60; ++i) {
-      const TissueStep step = Step();
-      ASSERT_EQ(step.surface.intersections, 0U) << "step " << i << " from a gap of " << gap_m;
-      ASSERT_EQ(step.bad_vertices, 0U);
-    }
-    EXPECT_EQ(Intersections(), 0U);
-    EXPECT_NEAR(Center(0).z(), 0.0105, 0.0006) << "from a gap of " << gap_m;
-    PALPATE_ASSERT_OK(solver_->Reset());
-    pairs_after_reset.push_back(Step().surface.contacts);
-  }
-  EXPECT_EQ(pairs[0], pairs[1]);
-  EXPECT_GT(pairs[1], pairs[2]);
-  EXPECT_EQ(pairs_after_reset, pairs);
-}
-
 TEST_F(RigidContactTest, ReachGrowsWithTheWayOfABody) {
   TissueOptions options = Options();
   options.gravity_m_per_s2 = {0, 0, 0};
