@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/mesh/surface_generators.h"
+#include "sim/scene/material.h"
 
 namespace palpate::sim {
 namespace {
@@ -18,10 +19,6 @@ constexpr double kMostLimit = 1;
 constexpr double kLeastRest = 1e-3;  // of 1 - nu_warp nu_weft
 
 }  // namespace
-
-const Material& MaterialOfZone(const BodyDescription& body, size_t zone) {
-  return zone == 0 ? body.material : body.zones[zone - 1].material;
-}
 
 double ThicknessOfZone(const BodyDescription& body, size_t zone) {
   return zone == 0 ? body.shell->thickness_m : body.zones[zone - 1].shell_thickness_m.value_or(body.shell->thickness_m);
@@ -115,7 +112,7 @@ ShellTotals TotalsOfShell(const BodyDescription& body) {
     const double area_m2 = (body.mesh.vertices[b] - o).cross(body.mesh.vertices[c] - o).norm() / 2;
     sum.area_m2 += area_m2;
     sum.volume_m3 += area_m2 * ThicknessOfZone(body, zone);
-    sum.mass_kg += area_m2 * ThicknessOfZone(body, zone) * MaterialOfZone(body, zone).density_kg_per_m3;
+    sum.mass_kg += area_m2 * ThicknessOfZone(body, zone) * MaterialOf(body, zone).density_kg_per_m3;
   }
   return sum;
 }

@@ -5,9 +5,8 @@
 
 namespace palpate::sim {
 
-/// Of zone 0, the body itself, or zones[zone - 1].
-const Material& MaterialOfZone(const BodyDescription& body, size_t zone);
-double ThicknessOfZone(const BodyDescription& body, size_t zone);  ///< [m]; precondition: the body is a shell
+/// Of zone 0, the body itself, or zones[zone - 1] [m]. Precondition: the body is a shell.
+double ThicknessOfZone(const BodyDescription& body, size_t zone);
 
 /// The constants of a triangle of a shell where that is this thick, its vertices left at 0. Errors: InvalidArgument naming the field, for
 /// callers without a spec too (thickness, bending stiffness, strain limit, an elastic model or fibres that a shell has not, constants

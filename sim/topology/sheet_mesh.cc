@@ -548,6 +548,12 @@ absl::Status SheetMesh::Check() const {
   return absl::OkStatus();
 }
 
+size_t SheetMesh::MaterialZoneEnd() const {
+  size_t end = 0;
+  for (const Triangle& triangle : triangles_) end = std::max(end, triangle.is_live != 0 ? triangle.material + size_t{1} : 0);
+  return end;
+}
+
 absl::Status SheetMesh::Accept() {
   // Stars first: Check() walks along them.
   for (const Vertex& vertex : vertices_) {

@@ -97,6 +97,7 @@ class SheetMesh {
   const std::array<uint32_t, 3>& TriangleVertices(uint32_t triangle) const { return triangles_[triangle].vertices; }
   SurfaceZoneId TriangleZoneOf(uint32_t triangle) const { return triangles_[triangle].zone; }
   TetZoneId MaterialZoneOf(uint32_t triangle) const { return triangles_[triangle].material; }
+  size_t MaterialZoneEnd() const;            ///< one past the largest of live triangles; O(triangles)
   double RestArea(uint32_t triangle) const;  ///< m^2
   /// Triangles at a vertex, ascending.
   std::span<const uint32_t> TrianglesAround(uint32_t vertex) const { return vertices_[vertex].star; }

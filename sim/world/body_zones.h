@@ -38,6 +38,7 @@ class BodyZones {
   }
   const Material& MaterialOf(TetZoneId zone) const { return materials_[zone]; }
   double ThicknessOf(TetZoneId zone) const { return thickness_m_[zone]; }  ///< of shells only
+  bool has_thickness() const { return !thickness_m_.empty(); }
   double LargestThickness() const { return *std::max_element(thickness_m_.begin(), thickness_m_.end()); }
   void SetMaterial(TetZoneId zone, const Material& material) { materials_[zone] = material; }
 

@@ -350,7 +350,7 @@ void WorldBody::MakeBlankMesh(bool has_sheet) {
 }
 
 absl::Status WorldBody::AcceptZones() const {
-  const size_t zone_count = mesh_ ? mesh_->tet_zone_count() : zones_.count();
+  const size_t zone_count = mesh_ ? mesh_->tet_zone_count() : sheet_ ? sheet_->MaterialZoneEnd() : zones_.count();
   if (zone_count > zones_.count()) return absl::InvalidArgumentError("a zone has no material");
   if (traits_.simulation < Simulation::kDynamic || traits_.simulation > Simulation::kShapeMatched ||
       traits_.shape_matching.mode < ShapeMode::kRigid || traits_.shape_matching.mode > ShapeMode::kQuadratic ||
@@ -360,6 +360,7 @@ absl::Status WorldBody::AcceptZones() const {
     return absl::InvalidArgumentError("a way to simulate that there is not");
   }
   PALPATE_RETURN_IF_ERROR(CheckElementFor(traits_.tet_element, kind_, traits_.simulation, !is_shell()));
+  if (shell_.has_value() != zones_.has_thickness()) return absl::InvalidArgumentError("zones of a shell have a thickness, others none");
   for (size_t zone = 0; zone < zones_.count() && shell_; ++zone) {
     const auto id = static_cast<TetZoneId>(zone);
     PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*shell_, zones_.MaterialOf(id), zones_.ThicknessOf(id)).status());

@@ -260,7 +260,7 @@ class WorldBody final : public MeshObserver, public SheetObserver {
   BodyKind kind_ = BodyKind::kDeformable;
   Traits traits_;
   BodyZones zones_;
-  std::vector<TetZoneId> tet_zones_;       // [tet slot] of a body that is not editable; empty: all 0
+  std::vector<TetZoneId> tet_zones_;       // [tet slot], or [triangle] of a shell, of a body that is not editable; empty: all 0
   std::optional<ShellDescription> shell_;  // as described; a piece has what its root has
   uint32_t shell_of_ = 0;                  // body of the description whose shell this is, or is a piece of
   bool is_nurbs_shell_ = false;            // which is not editable
