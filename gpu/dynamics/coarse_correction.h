@@ -23,7 +23,7 @@ namespace palpate::gpu {
 /// would need hundreds. A correction is a move of all vertices in the space of a CoarseLattice, worked out from the forces that are left,
 /// and as long as the force along it tells. One on whose way something stiff pushes back is given up.
 ///
-/// What a contact or an anchor acts on is left where it is.
+/// What a contact, an anchor or a joint acts on is left where it is.
 ///
 /// Guarantees: where no bound cuts it short, a correction does not raise the energy of the step as far as that is quadratic along it, or
 /// grows ever steeper; one that would begin uphill is not made. With bounds it goes the way of all moves between detections, so nothing

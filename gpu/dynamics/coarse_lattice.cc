@@ -76,7 +76,8 @@ CoarseHold HoldOf(const CoarsePart& part, std::span<const Cell> cells, const Vec
 }
 
 bool MovesFreely(const TissueLayout& layout, SolverSlot slot) {
-  return slot != kNoSolverSlot && ToNumber(slot) < layout.free_count && layout.mass_kg[slot] > 0 && layout.held_axes[slot] == 0;
+  return slot != kNoSolverSlot && ToNumber(slot) < layout.free_count && layout.mass_kg[slot] > 0 && layout.held_axes[slot] == 0 &&
+         !layout.IsJointed(slot);
 }
 
 /// Connected parts, by their lowest vertex: vertices and tets of each. Those with shape-matched tets are left out.

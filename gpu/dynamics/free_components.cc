@@ -97,7 +97,7 @@ absl::Status FreeComponents::Find(Queue& queue) {
     }
     vertex_component[v] = component;
     vertices[component].push_back(v);
-    if (v >= layout_.free_count || layout_.held_axes[slot] != 0) is_free_[component] = 0;
+    if (v >= layout_.free_count || layout_.held_axes[slot] != 0 || layout_.IsJointed(slot)) is_free_[component] = 0;
   }
   std::vector<uint32_t> begin(1, 0);
   std::vector<uint32_t> list;

@@ -127,10 +127,12 @@ Quaternion RotationOf(const RigidBlockState& state) { return {state.rotation.x, 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, std::span<const RigidBlock> blocks,
-                                                                 std::span<const Float4> rest_m) {
-  if (blocks.empty()) return absl::InvalidArgumentError("rigid blocks: none given");
+                                                                 std::span<const Float4> rest_m,
+                                                                 std::span<const RigidBlockState> frames) {
+  if (blocks.empty() && frames.empty()) return absl::InvalidArgumentError("rigid blocks: none given");
   std::unique_ptr<RigidBlocks> out(new RigidBlocks);
-  out->first_vertex_ = blocks.front().vertex_begin;
+  out->rigid_count_ = static_cast<uint32_t>(blocks.size());
+  out->first_vertex_ = blocks.empty() ? 0 : blocks.front().vertex_begin;
   uint32_t end = out->first_vertex_;
   std::vector<uint32_t> block_of;
   std::vector<uint32_t> movers(rest_m.size(), 0);
@@ -151,6 +153,10 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
     }
     out->initial_.push_back(state);
   }
+  for (RigidBlockState frame : frames) {
+    frame.vertex_begin = frame.vertex_end = end;
+    out->initial_.push_back(frame);
+  }
   out->vertex_count_ = end - out->first_vertex_;
   out->states_host_ = out->initial_;
   const std::shared_ptr<Context>& context = queue.context();
@@ -161,10 +167,10 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   PALPATE_ASSIGN_OR_RETURN(out->states_, CreateBufferFrom(queue, std::span<const RigidBlockState>(out->initial_), "rigid states"));
   PALPATE_ASSIGN_OR_RETURN(out->block_of_, CreateBufferFrom(queue, std::span<const uint32_t>(block_of), "rigid body of vertex"));
   PALPATE_ASSIGN_OR_RETURN(out->movers_, CreateBufferFrom(queue, std::span<const uint32_t>(movers), "rigid mover of vertex"));
-  std::vector<float> way(blocks.size() + 1, 0.0F);
+  std::vector<float> way(out->initial_.size() + 1, 0.0F);
   way.front() = std::numeric_limits<float>::infinity();
   PALPATE_ASSIGN_OR_RETURN(out->way_, CreateBufferFrom(queue, std::span<const float>(way), "rigid ways"));
-  PALPATE_ASSIGN_OR_RETURN(out->own_, DeviceBuffer<RigidPairs>::Create(context, blocks.size(), "rigid pairs"));
+  PALPATE_ASSIGN_OR_RETURN(out->own_, DeviceBuffer<RigidPairs>::Create(context, out->initial_.size(), "rigid pairs"));
   PALPATE_ASSIGN_OR_RETURN(out->local_, CreateBufferFrom(queue, std::span<const Float4>(local), "rigid local positions"));
   PALPATE_ASSIGN_OR_RETURN(out->no_entries_, DeviceBuffer<uint32_t>::Create(context, rest_m.size() + 1, "rigid without pairs"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(out->no_entries_));
@@ -190,9 +196,17 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   return out;
 }
 
-absl::Status RigidBlocks::SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation) {
+absl::Status RigidBlocks::SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation,
+                                    std::span<const JointSetVertices> sets) {
   const size_t before = queue.context()->allocated_bytes();
-  PALPATE_ASSIGN_OR_RETURN(joints_, RigidJoints::Create(queue, joints, initial_, dissipation));
+  const size_t frame_count = initial_.size() - rigid_count_;
+  const size_t mount_count = frame_count - sets.size();
+  PALPATE_ASSIGN_OR_RETURN(joints_, RigidJoints::Create(queue, joints, initial_, dissipation,
+                                                        {.rigid = rigid_count_, .sets = sets.size(), .mounts = mount_count}));
+  if (frame_count > 0) {
+    PALPATE_ASSIGN_OR_RETURN(frames_, JointFrames::Create(queue, sets, mount_count, rigid_count_));
+    PALPATE_RETURN_IF_ERROR(frames_->SetVertices(queue, sets, *joints_));
+  }
   device_bytes_ += queue.context()->allocated_bytes() - before;
   for (uint32_t m = 0; m < joints_->plan().members.size(); ++m) initial_[joints_->plan().members[m]].joint_member = m + 1;
   states_host_ = initial_;
@@ -201,6 +215,7 @@ absl::Status RigidBlocks::SetJoints(Queue& queue, std::span<const RigidJoint> jo
 
 absl::Status RigidBlocks::Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
                                 const DeviceBuffer<uint8_t>& touched) {
+  if (vertex_count_ == 0) return absl::OkStatus();
   return queue.Launch(place_, {vertex_count_, vertex_group_}, Arg("first", first_vertex_), Arg("count", vertex_count_),
                       Arg("block_of", block_of_), Arg("blocks", states_), Arg("local_m", local_), Arg("begins", begins), Arg("x", x),
                       Arg("touched", touched));
@@ -235,9 +250,9 @@ absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockS
 
 absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described.
-  [[maybe_unused]] auto& [first_vertex, vertex_count, vertex_group, body_group, device_bytes, initial, states_host, local_m, listed_edition,
+  [[maybe_unused]] auto& [rigid_count, first_vertex, vertex_count, vertex_group, body_group, device_bytes, initial, states_host, local_m, listed_edition,
                           push_by_air, predict, place, detected, goal, take_back, bound, list_pairs, solve, move_jointed, share_jointed,
-                          bound_jointed, inertia_jointed, finish, roll_back, joints, states, block_of, movers, way, own_pairs, own,
+                          bound_jointed, inertia_jointed, finish, roll_back, joints, frames, states, block_of, movers, way, own_pairs, own,
                           no_entries, local] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
   archive.Enter("RigidBlocks");
@@ -262,7 +277,7 @@ absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m,
   }
   states_host_ = initial_;
   if (joints_) joints_->Forget();
-  for (RigidBlockState& state : states_host_) {
+  for (RigidBlockState& state : std::span(states_host_).first(rigid_count_)) {
     // The frame's origin is not the mean of the vertices, so both sets are taken about their means.
     const double n = state.vertex_end - state.vertex_begin;
     Vec3 mean{};
@@ -333,31 +348,32 @@ absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m,
 
 absl::Status RigidBlocks::PushByAir(Queue& queue, const RigidSurroundings& scene, const Float4& wind_m_per_s,
                                     const DeviceBuffer<float>& triangle_drag, const DeviceBuffer<Float4>& x) {
-  return queue.Launch(push_by_air_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("wind", wind_m_per_s),
+  return queue.Launch(push_by_air_, Bodies(), Arg("count", body_count()), Arg("p", *scene.params), Arg("wind", wind_m_per_s),
                       Arg("triangles", *scene.triangles), Arg("triangle_drag", triangle_drag), Arg("x", x), Arg("blocks", states_));
 }
 
 absl::Status RigidBlocks::Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                                   const DeviceBuffer<uint8_t>& touched) {
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Begin(queue, scene, states_));
   PALPATE_RETURN_IF_ERROR(
-      queue.Launch(predict_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("blocks", states_), Arg("way_m", way_)));
-  if (joints_) PALPATE_RETURN_IF_ERROR(GuessJointed(queue, scene));
+      queue.Launch(predict_, Bodies(), Arg("count", body_count()), Arg("p", *scene.params), Arg("blocks", states_), Arg("way_m", way_)));
+  if (joints_) PALPATE_RETURN_IF_ERROR(GuessJointed(queue, scene, x, touched));
   return Place(queue, no_entries_, x, touched);
 }
 
 absl::Status RigidBlocks::FilterBegins(Queue& queue) {
-  return queue.Launch(goal_, Bodies(), Arg("count", count()), Arg("blocks", states_));
+  return queue.Launch(goal_, Bodies(), Arg("count", body_count()), Arg("blocks", states_));
 }
 
 absl::Status RigidBlocks::Detected(Queue& queue) {
-  return queue.Launch(detected_, Bodies(), Arg("count", count()), Arg("blocks", states_));
+  return queue.Launch(detected_, Bodies(), Arg("count", body_count()), Arg("blocks", states_));
 }
 
 absl::Status RigidBlocks::TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares,
                                    const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& x,
                                    const DeviceBuffer<uint8_t>& touched) {
   if (joints_) PALPATE_RETURN_IF_ERROR(joints_->ShareOfGroups(queue, states_, shares));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Bodies(), Arg("count", count()), Arg("from_start", uint32_t{from_start}),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Bodies(), Arg("count", body_count()), Arg("from_start", uint32_t{from_start}),
                                        Arg("shares", shares), Arg("blocks", states_)));
   return Place(queue, entry_begins, x, touched);
 }
@@ -370,7 +386,7 @@ std::optional<uint32_t> RigidBlocks::BlockOf(uint32_t slot) const {
 }
 
 absl::Status RigidBlocks::TakeMotion(Queue& queue, std::span<const RigidBlockState> states) {
-  for (size_t i = 0; i < states_host_.size(); ++i) {
+  for (size_t i = 0; i < rigid_count_; ++i) {
     states_host_[i].velocity = states[i].velocity;
     states_host_[i].momentum = states[i].momentum;
   }
@@ -381,7 +397,7 @@ absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<uint32_t>& vert
                                 const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m,
                                 const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
                                 const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), Arg("count", count()), Arg("vertex_groups", vertex_groups),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), Arg("count", body_count()), Arg("vertex_groups", vertex_groups),
                                        Arg("reaches", reaches), Arg("local_m", local_), Arg("detected", detected), Arg("clear_m", clear_m),
                                        Arg("begins", entry_begins), Arg("planes", bounds), Arg("blocks", states_),
                                        Arg("systems", joints_ ? joints_->systems().view() : BufferView<JointBodySystem>())));
@@ -401,7 +417,7 @@ absl::Status RigidBlocks::ListPairs(Queue& queue, const RigidSurroundings& scene
   if (scene.pairs == nullptr || listed_edition_ == scene.pairs_edition) return absl::OkStatus();
   listed_edition_ = scene.pairs_edition;
   PALPATE_RETURN_IF_ERROR(Grow(queue.context(), own_pairs_, scene.entries->count(), "rigid pairs of bodies"));
-  return queue.Launch(list_pairs_, Bodies(), Arg("count", count()), Arg("blocks", states_), Arg("begins", *scene.entry_begins),
+  return queue.Launch(list_pairs_, Bodies(), Arg("count", body_count()), Arg("blocks", states_), Arg("begins", *scene.entry_begins),
                       Arg("entries", *scene.entries), Arg("pairs", *scene.pairs), Arg("clear_m", *scene.clear_m),
                       Arg("own_pairs", own_pairs_), Arg("own", own_));
 }
@@ -414,7 +430,7 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
   // Where nothing has moved since the pairs were linearised, those that did not push then do not now.
   const uint32_t near_bits = !has_pairs ? 0 : scene.moves_only_rigid ? PALPATE_PAIR_PUSHES : PALPATE_PAIR_NEAR;
   PALPATE_RETURN_IF_ERROR(queue.Launch(
-      solve_, Bodies(), Arg("count", count()), Arg("near_bits", near_bits), Arg("p", *scene.params), Arg("sp", view(scene.surface_params)),
+      solve_, Bodies(), Arg("count", body_count()), Arg("near_bits", near_bits), Arg("p", *scene.params), Arg("sp", view(scene.surface_params)),
       Arg("x", x), Arg("x_start", *scene.x_start), Arg("local_m", local_), Arg("detected", view(scene.detected)),
       Arg("clear_m", view(scene.clear_m)), Arg("is_near", view(scene.is_near)), Arg("begins", view(scene.entry_begins)),
       Arg("own_pairs", own_pairs_), Arg("own", own_), Arg("pairs", view(scene.pairs)), Arg("rows", view(scene.rows)),
@@ -422,28 +438,43 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
       Arg("contacts", view(scene.tool_contacts)), Arg("colliders", view(scene.colliders)), Arg("obstacles", view(scene.planes)),
       Arg("anchor_begin", view(scene.anchor_begins)), Arg("anchors", view(scene.anchors)), Arg("blocks", states_),
       Arg("systems", joints_ ? joints_->systems().view() : BufferView<JointBodySystem>()), Arg("way_m", way_)));
-  if (joints_) PALPATE_RETURN_IF_ERROR(MoveJointed(queue, scene));
+  if (joints_) PALPATE_RETURN_IF_ERROR(MoveJointed(queue, scene, x, touched));
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Push(queue, scene, *joints_));
   return Place(queue, has_pairs ? *scene.entry_begins : no_entries_, x, touched);
 }
 
 /// The first guess of bodies with joints: their free flights, held together by a few solves with inertia alone. So a group that a filter
 /// takes back by one share is still in its joints.
-absl::Status RigidBlocks::GuessJointed(Queue& queue, const RigidSurroundings& scene) {
+absl::Status RigidBlocks::GuessJointed(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
+                                       const DeviceBuffer<uint8_t>& touched) {
   constexpr int kRounds = 3;
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->PlaceMounts(queue, states_));
   PALPATE_RETURN_IF_ERROR(joints_->Begin(queue, *scene.params, states_));
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->KeepEfforts(queue, *joints_, /*is_back=*/false));
   RigidSurroundings alone;
   alone.params = scene.params;
   const auto member_count = static_cast<uint32_t>(joints_->members().count());
   for (int round = 0; round < kRounds; ++round) {
     PALPATE_RETURN_IF_ERROR(queue.Launch(inertia_jointed_, {member_count, body_group_}, Arg("count", member_count), Arg("p", *scene.params),
                                          Arg("members", joints_->members()), Arg("blocks", states_), Arg("systems", joints_->systems())));
-    PALPATE_RETURN_IF_ERROR(MoveJointed(queue, alone));
+    PALPATE_RETURN_IF_ERROR(MoveJointed(queue, alone, x, touched));
   }
-  return absl::OkStatus();
+  if (!frames_) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(frames_->KeepEfforts(queue, *joints_, /*is_back=*/true));
+  PALPATE_RETURN_IF_ERROR(frames_->Note(queue, scene));
+  return frames_->Push(queue, scene, *joints_);
 }
 
-absl::Status RigidBlocks::MoveJointed(Queue& queue, const RigidSurroundings& scene) {
+absl::Status RigidBlocks::PushAgain(Queue& queue, const RigidSurroundings& scene) {
+  if (!frames_) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(frames_->Note(queue, scene));
+  return frames_->Push(queue, scene, *joints_);
+}
+
+absl::Status RigidBlocks::MoveJointed(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
+                                      const DeviceBuffer<uint8_t>& touched) {
   const auto view = [](const auto* buffer) { return buffer == nullptr ? std::remove_cvref_t<decltype(buffer->view())>{} : buffer->view(); };
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Fit(queue, x, states_, &joints_->systems()));
   PALPATE_RETURN_IF_ERROR(joints_->Solve(queue, *scene.params, states_));
   const auto member_count = static_cast<uint32_t>(joints_->members().count());
   const uint32_t has_planes = scene.pairs != nullptr ? 1 : 0;
@@ -452,24 +483,27 @@ absl::Status RigidBlocks::MoveJointed(Queue& queue, const RigidSurroundings& sce
                                        Arg("detected", view(scene.detected)), Arg("clear_m", view(scene.clear_m)),
                                        Arg("begins", view(scene.entry_begins)), Arg("own", own_), Arg("bounds", view(scene.bounds)),
                                        Arg("blocks", states_), Arg("systems", joints_->systems())));
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Share(queue, scene, x, joints_->systems()));
   PALPATE_RETURN_IF_ERROR(joints_->LeastOfGroups(queue));
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Move(queue, scene, x, touched, joints_->systems()));
   return queue.Launch(move_jointed_, {member_count, body_group_}, Arg("count", member_count), Arg("has_planes", has_planes),
                       Arg("members", joints_->members()), Arg("local_m", local_), Arg("detected", view(scene.detected)),
                       Arg("clear_m", view(scene.clear_m)), Arg("begins", view(scene.entry_begins)), Arg("own", own_),
                       Arg("bounds", view(scene.bounds)), Arg("blocks", states_), Arg("systems", joints_->systems()), Arg("way_m", way_));
 }
 
-absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene) {
-  return queue.Launch(finish_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("blocks", states_));
+absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x) {
+  PALPATE_RETURN_IF_ERROR(queue.Launch(finish_, Bodies(), Arg("count", body_count()), Arg("p", *scene.params), Arg("blocks", states_)));
+  return frames_ ? frames_->Fit(queue, x, states_, nullptr) : absl::OkStatus();
 }
 
 absl::Status RigidBlocks::RollBack(Queue& queue) {
-  return queue.Launch(roll_back_, Bodies(), Arg("count", count()), Arg("blocks", states_));
+  return queue.Launch(roll_back_, Bodies(), Arg("count", body_count()), Arg("blocks", states_));
 }
 
 absl::StatusOr<std::span<const RigidBlockState>> RigidBlocks::ReadStates(Queue& queue) {
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(states_, std::span<RigidBlockState>(states_host_)));
-  return std::span<const RigidBlockState>(states_host_);
+  return states();
 }
 
 }  // namespace palpate::gpu

@@ -10,6 +10,7 @@
 
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
+#include "gpu/dynamics/joint_frames.h"
 #include "gpu/dynamics/rigid_joints.h"
 #include "gpu/dynamics/surface_follower.h"
 #include "gpu/runtime/buffer.h"
@@ -38,6 +39,9 @@ struct RigidBlock {
 struct RigidSurroundings {
   const DeviceBuffer<StepParams>* params = nullptr;
   const DeviceBuffer<Float4>* x_start = nullptr;
+  const DeviceBuffer<Float4>* y = nullptr;         ///< of vertices that joints hold; null: there are none
+  const DeviceBuffer<Float4>* velocity = nullptr;  ///< likewise
+  const DeviceBuffer<float>* mass = nullptr;       ///< likewise
   const DeviceBuffer<UInt4>* triangles = nullptr;
   const DeviceBuffer<uint32_t>* triangle_colliders = nullptr;
   const DeviceBuffer<ToolContact>* tool_contacts = nullptr;
@@ -73,13 +77,19 @@ struct RigidSurroundings {
 /// Thread: one at a time. Determinism: same input, same bits.
 class RigidBlocks final : public SurfaceFollower {
  public:
-  /// `rest_m` [vertex_count] in solver order, positions at the start. Errors: InvalidArgument naming the block (mass or inertia not
-  /// positive and finite, ranges, inertia not symmetric).
+  /// `rest_m` [vertex_count] in solver order, positions at the start. `frames`: what joints hold besides the bodies, JointFrames::States.
+  /// Errors: InvalidArgument naming the block (mass or inertia not positive and finite, ranges, inertia not symmetric), or if there are
+  /// neither blocks nor frames.
   static absl::StatusOr<std::unique_ptr<RigidBlocks>> Create(Queue& queue, std::span<const RigidBlock> blocks,
-                                                             std::span<const Float4> rest_m);
+                                                             std::span<const Float4> rest_m, std::span<const RigidBlockState> frames = {});
 
-  /// Joins bodies, once, before the first step. Errors: those of RigidJoints::Create.
-  absl::Status SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation = RigidJoints::kDefaultDissipation);
+  /// Joins bodies, once, before the first step; `sets` and mounts are the frames given to Create. Errors: those of RigidJoints::Create.
+  absl::Status SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation = RigidJoints::kDefaultDissipation,
+                         std::span<const JointSetVertices> sets = {});
+  /// After an edit of the layout: the same sets, of other vertices. Precondition: there are joints.
+  absl::Status SetJointSets(Queue& queue, std::span<const JointSetVertices> sets) {
+    return frames_ ? frames_->SetVertices(queue, sets, *joints_) : absl::OkStatus();
+  }
   /// Null: none.
   RigidJoints* joints() { return joints_.get(); }
   /// What joints did in the newest step; empty: there are none. Blocking.
@@ -87,7 +97,10 @@ class RigidBlocks final : public SurfaceFollower {
     return joints_ ? joints_->ReadReports(queue, states_) : std::span<const JointReport>();
   }
 
-  uint32_t count() const { return static_cast<uint32_t>(states_host_.size()); }
+  /// Null: joints hold rigid bodies and the world alone.
+  JointFrames* frames() { return frames_.get(); }
+
+  uint32_t count() const { return rigid_count_; }  ///< of rigid bodies
   uint32_t vertex_begin() const { return first_vertex_; }
   /// The body that carries the vertex in this slot, if one does.
   std::optional<uint32_t> BlockOf(uint32_t slot) const;
@@ -134,37 +147,44 @@ class RigidBlocks final : public SurfaceFollower {
 
   /// One Newton step of each body; x follows.
   absl::Status Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
-  /// End of a step that is kept.
-  absl::Status Finish(Queue& queue, const RigidSurroundings& scene);
+  /// The inertial targets of scene.y were worked out anew: what joints do to them is added again.
+  absl::Status PushAgain(Queue& queue, const RigidSurroundings& scene);
+  /// End of a step that is kept, at x.
+  absl::Status Finish(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x);
 
   /// States at the end of the newest step. Blocking.
   absl::StatusOr<std::span<const RigidBlockState>> ReadStates(Queue& queue);
-  /// As read last, or given since.
-  std::span<const RigidBlockState> states() const { return states_host_; }
+  /// Of rigid bodies, as read last or given since.
+  std::span<const RigidBlockState> states() const { return std::span(states_host_).first(rigid_count_); }
   /// Changes velocities and momenta at the end of a step, after ReadStates.
   absl::Status TakeMotion(Queue& queue, std::span<const RigidBlockState> states);
 
  private:
   RigidBlocks() = default;
   absl::Status ListPairs(Queue& queue, const RigidSurroundings& scene);
-  absl::Status GuessJointed(Queue& queue, const RigidSurroundings& scene);
-  absl::Status MoveJointed(Queue& queue, const RigidSurroundings& scene);
+  absl::Status GuessJointed(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
+                            const DeviceBuffer<uint8_t>& touched);
+  absl::Status MoveJointed(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
+                           const DeviceBuffer<uint8_t>& touched);
   absl::Status TakeStates(Queue& queue, const std::vector<RigidBlockState>& states);
   absl::Status Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
                      const DeviceBuffer<uint8_t>& touched);
   Range Bodies() const { return {states_host_.size(), body_group_}; }
+  uint32_t body_count() const { return static_cast<uint32_t>(states_host_.size()); }  // with frames
 
+  uint32_t rigid_count_ = 0;
   uint32_t first_vertex_ = 0;
   uint32_t vertex_count_ = 0;
   uint32_t vertex_group_ = 1;
   uint32_t body_group_ = 1;
   size_t device_bytes_ = 0;
-  std::vector<RigidBlockState> initial_, states_host_;
+  std::vector<RigidBlockState> initial_, states_host_;              // rigid bodies, then frames
   std::vector<Float4> local_m_;                                     // [vertex_count_], frame B
   uint64_t listed_edition_ = std::numeric_limits<uint64_t>::max();  // of the pairs in own_pairs_; the largest: none
   Kernel push_by_air_, predict_, place_, detected_, goal_, take_back_, bound_, list_pairs_, solve_, move_jointed_, share_jointed_,
       bound_jointed_, inertia_jointed_, finish_, roll_back_;
   std::unique_ptr<RigidJoints> joints_;  // null: none
+  std::unique_ptr<JointFrames> frames_;  // null: none
   DeviceBuffer<RigidBlockState> states_;
   DeviceBuffer<uint32_t> block_of_;
   DeviceBuffer<uint32_t> movers_;      // [vertices of the scene] 1 + body, 0: none

@@ -82,16 +82,19 @@ JointRow RowData(const RigidJointRow& row) {
   return out;
 }
 
-absl::Status CheckJoint(const RigidJoint& joint, size_t index, size_t body_count) {
+absl::Status CheckJoint(const RigidJoint& joint, size_t index, const RigidJoints::BodyCounts& counts) {
+  const size_t movable = counts.rigid + counts.sets;
+  const size_t body_count = movable + counts.mounts;
   const std::string where = absl::StrCat("joint ", index, ": ");
   for (const uint32_t body : {joint.body_a, joint.body_b}) {
     if (body != RigidJoint::kWorld && body >= body_count) {
       return absl::InvalidArgumentError(absl::StrCat(where, "there is no rigid body ", body, ", of ", body_count));
     }
   }
-  if (joint.body_a == joint.body_b) {
-    return absl::InvalidArgumentError(absl::StrCat(where, "both ends are ", joint.body_a == RigidJoint::kWorld ? "the world" : "one body"));
+  if (joint.body_a >= movable && joint.body_b >= movable) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "both ends are the world, or moved from outside"));
   }
+  if (joint.body_a == joint.body_b) return absl::InvalidArgumentError(absl::StrCat(where, "both ends are one body"));
   double square = 0;
   for (const double c : joint.frame) square += c * c;
   if (!(std::abs(square - 1) < 1e-6)) return absl::InvalidArgumentError(absl::StrCat(where, "frame: is not a unit quaternion"));
@@ -121,7 +124,7 @@ class Elimination {
     std::fill_n(may_go_.begin(), bodies_.size(), true);
     for (size_t j = 0; j < joints_.size(); ++j) {
       for (const uint32_t body : {all[joints_[j]].body_a, all[joints_[j]].body_b}) {
-        if (body == RigidJoint::kWorld) continue;
+        if (!std::binary_search(bodies_.begin(), bodies_.end(), body)) continue;
         Connect(BodyUnknown(body), static_cast<uint32_t>(bodies_.size() + j));
       }
     }
@@ -215,7 +218,7 @@ class Elimination {
     const auto side = [&](uint32_t body, uint32_t bit, uint32_t* member, uint32_t* node, uint32_t* block) {
       *member = *node = PALPATE_JOINT_WORLD;
       *block = 0;
-      if (body == RigidJoint::kWorld) return;
+      if (!std::binary_search(bodies_.begin(), bodies_.end(), body)) return;
       *member = member_of[body];
       *node = place_[BodyUnknown(body)];
       *block = BlockOf(unknown, BodyUnknown(body));
@@ -249,9 +252,9 @@ JointPlan JointPlan::Of(std::span<const RigidJoint> joints, size_t body_count) {
   std::vector<uint32_t> member_of(body_count, PALPATE_JOINT_WORLD);
   for (const RigidJoint& joint : joints) {
     for (const uint32_t body : {joint.body_a, joint.body_b}) {
-      if (body != RigidJoint::kWorld) member_of[body] = 0;
+      if (body < body_count) member_of[body] = 0;
     }
-    if (joint.body_a == RigidJoint::kWorld || joint.body_b == RigidJoint::kWorld) continue;
+    if (joint.body_a >= body_count || joint.body_b >= body_count) continue;
     const uint32_t a = find(joint.body_a);
     const uint32_t b = find(joint.body_b);
     root[std::max(a, b)] = std::min(a, b);
@@ -264,7 +267,7 @@ JointPlan JointPlan::Of(std::span<const RigidJoint> joints, size_t body_count) {
     groups[find(body)].first.push_back(body);
   }
   for (uint32_t j = 0; j < joints.size(); ++j) {
-    groups[find(joints[j].body_a == RigidJoint::kWorld ? joints[j].body_b : joints[j].body_a)].second.push_back(j);
+    groups[find(joints[j].body_a >= body_count ? joints[j].body_b : joints[j].body_a)].second.push_back(j);
   }
   for (auto& [first, group] : groups) {
     Elimination(std::move(group.first), std::move(group.second), joints).AppendTo(member_of, joints, &plan);
@@ -287,7 +290,8 @@ absl::Status RigidJoints::CheckRow(const RigidJointRow& row) {
 }
 
 absl::StatusOr<std::unique_ptr<RigidJoints>> RigidJoints::Create(Queue& queue, std::span<const RigidJoint> joints,
-                                                                 std::span<const RigidBlockState> states, double dissipation) {
+                                                                 std::span<const RigidBlockState> states, double dissipation,
+                                                                 const BodyCounts& counts) {
   if (joints.empty()) return absl::InvalidArgumentError("joints: none given");
   if (!(dissipation >= 0 && dissipation <= 1)) {
     return absl::InvalidArgumentError(absl::StrCat("joints: dissipation ", dissipation, " is outside [0, 1]"));
@@ -295,9 +299,13 @@ absl::StatusOr<std::unique_ptr<RigidJoints>> RigidJoints::Create(Queue& queue, s
   if (!queue.context()->device().has_fp64) {
     return absl::UnimplementedError(absl::StrCat("joints: device ", queue.context()->device().name, " has no double precision"));
   }
-  for (size_t j = 0; j < joints.size(); ++j) PALPATE_RETURN_IF_ERROR(CheckJoint(joints[j], j, states.size()));
+  for (size_t j = 0; j < joints.size(); ++j) PALPATE_RETURN_IF_ERROR(CheckJoint(joints[j], j, counts));
   std::unique_ptr<RigidJoints> out(new RigidJoints);
-  out->plan_ = JointPlan::Of(joints, states.size());
+  out->plan_ = JointPlan::Of(joints, counts.rigid + counts.sets);
+  const auto is_set = [&](uint32_t body) { return body >= counts.rigid && body < counts.rigid + counts.sets; };
+  for (size_t j = 0; j < joints.size(); ++j) {
+    out->plan_.places[j].is_set = (is_set(joints[j].body_a) ? 1 : 0) | (is_set(joints[j].body_b) ? 2 : 0);
+  }
   for (const RigidJoint& joint : joints) {
     const End a = EndOn(states, joint.body_a, joint.point_a_m, joint.frame);
     const End b = EndOn(states, joint.body_b, joint.point_b_m, joint.frame);

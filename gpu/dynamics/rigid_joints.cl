@@ -9,43 +9,13 @@
    mu times a mean of the Jacobians at the ends of this step, the one before and the one before that: that keeps the energy of swings. */
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
+#include "gpu/dynamics/joint_rows.clh"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/joint_types.h"
 #include "gpu/shared/rigid_types.h"
 
-/* Doubles of a joint: Jacobians [6][6] of both bodies at the newest poses, at the start of this step and of the one before; coordinates at
-   these; efforts; what a row asks for, its compliance, and an effort that is given; arms of the point of B from both centres; efforts of
-   the newest solve, for whole moves. */
-#define J_NEW_A 0
-#define J_NEW_B 36
-#define J_START_A 72
-#define J_START_B 108
-#define J_BEFORE_A 144
-#define J_BEFORE_B 180
-#define Q_NEW 216
-#define Q_START 222
-#define Q_BEFORE 228
-#define EFFORT 234
-#define TARGET 240
-#define COMPLIANCE 246
-#define GIVEN 252
-#define ARM_A 258
-#define ARM_B 261
-#define NEXT_EFFORT 264
-#define JOINT_REALS 270
-
-/* What a row is in a sweep. */
-#define ROW_IS_ABSENT 0u
-#define ROW_IS_SOLVED 1u /* its effort is an unknown */
-#define ROW_IS_GIVEN 2u  /* a motor at its greatest effort */
-#define ROW_AT_LOWER 3u  /* solved, as a limit */
-#define ROW_AT_UPPER 4u
-
 /* A share of what a row moves per effort: keeps redundant rows solvable. It acts on changes of efforts alone, so they end exact. */
 #define REGULARIZATION 1e-9
-
-/* Jacobians that turned farther in a step are not averaged: their directional cosine. */
-#define LEAST_COSINE 0.7
 
 /* How a limit is met: to within this of the coordinate. */
 #define LIMIT_SLACK 1e-9
@@ -54,21 +24,6 @@ typedef struct {
   double3 center;
   double4 rotation;
 } DoublePose;
-
-/* JointScheme. */
-typedef struct {
-  double end, start, before, rate;
-} Weights;
-
-static inline Weights weights_of(constant JointScheme* scheme) {
-  const Weights weights = {(double)scheme->end, (double)scheme->start, (double)scheme->before, (double)scheme->rate};
-  return weights;
-}
-
-static inline double3 turn_vector(double4 q, double3 v) {
-  const double3 t = 2.0 * cross(q.xyz, v);
-  return v + q.w * t + cross(q.xyz, t);
-}
 
 /* The rotation b, then a. */
 static inline double4 turn_after(double4 a, double4 b) {
@@ -213,13 +168,8 @@ __kernel void joint_begin(uint count, uint is_first, const __global StepParams* 
 /* Efforts go as far towards those of the newest solve as the bodies went of its moves: what would push them where contact does not let
    them is not felt. */
 static inline void take_efforts(__global double* real, JointPlace place, const __global JointBodySystem* systems) {
-  double share = 1.0;
-  if (place.member_a != PALPATE_JOINT_WORLD) share = fmin(share, (double)systems[place.member_a].share);
-  if (place.member_b != PALPATE_JOINT_WORLD) share = fmin(share, (double)systems[place.member_b].share);
-  for (uint r = 0; r < 6; ++r) {
-    real[EFFORT + r] += share * (real[NEXT_EFFORT + r] - real[EFFORT + r]);
-    real[NEXT_EFFORT + r] = real[EFFORT + r];
-  }
+  const double share = share_of(place, systems);
+  for (uint r = 0; r < 6; ++r) real[EFFORT + r] = real[NEXT_EFFORT + r] = effort_after(real, r, share);
 }
 
 static inline int is_there(const __global JointData* joint, uint r) {
@@ -352,36 +302,6 @@ static inline void solve_block(const double* a, double* x) {
   }
 }
 
-/* The row of the Jacobian that effort acts along: see the head of this file. */
-static inline void acting_row(const __global double* real, int of_b, uint r, const Weights* scheme, int is_mean, double* row) {
-  const __global double* now = real + (of_b ? J_NEW_B : J_NEW_A) + 6 * r;
-  const __global double* start = real + (of_b ? J_START_B : J_START_A) + 6 * r;
-  const __global double* before = real + (of_b ? J_BEFORE_B : J_BEFORE_A) + 6 * r;
-  for (uint c = 0; c < 6; ++c) {
-    row[c] = is_mean ? scheme->end * now[c] + scheme->start * start[c] + scheme->before * before[c] : now[c];
-  }
-}
-
-/* Whether a row turned little enough since the start of the step before to be averaged. */
-static inline int may_average(const __global double* real, uint r) {
-  double now = 0.0, start = 0.0, both = 0.0, before = 0.0, both_before = 0.0;
-  for (int side = 0; side < 2; ++side) {
-    const __global double* n = real + (side ? J_NEW_B : J_NEW_A) + 6 * r;
-    const __global double* s = real + (side ? J_START_B : J_START_A) + 6 * r;
-    const __global double* e = real + (side ? J_BEFORE_B : J_BEFORE_A) + 6 * r;
-    /* Directions alone: arms have another unit. */
-    const uint first = r < 3u ? 0u : 3u;
-    for (uint c = first; c < first + 3; ++c) {
-      now += n[c] * n[c];
-      start += s[c] * s[c];
-      before += e[c] * e[c];
-      both += n[c] * s[c];
-      both_before += n[c] * e[c];
-    }
-  }
-  return both >= LEAST_COSINE * sqrt(now * start) && both_before >= LEAST_COSINE * sqrt(now * before);
-}
-
 /* Adds what turning the arm under a force does to a body's block: the second derivative of -f . R arm, shifted so that it is not negative.
  */
 static inline void add_turning(double* h, double3 force, double3 arm, double weight) {
@@ -418,9 +338,10 @@ static inline void place_bodies(JointGroup group, const __global JointNode* node
   }
 }
 
-/* One side of a joint: its rows in the block with the body, and what its efforts do to the body beyond that. */
+/* One side of a joint: its rows in the block with the body, and what its efforts do to the body beyond that. A set of vertices already is
+   where they are balanced by the efforts so far, so only what these change moves it. */
 static inline void place_side(const __global double* real, const __global uint* state, const Weights* scheme, uint mean, int of_b,
-                              int is_transposed, __global double* block, __global double* f) {
+                              int is_transposed, int is_set, __global double* block, __global double* f) {
   for (uint r = 0; r < 6; ++r) {
     if (state[r] == ROW_IS_ABSENT) continue;
     const __global double* now = real + (of_b ? J_NEW_B : J_NEW_A) + 6 * r;
@@ -429,7 +350,11 @@ static inline void place_side(const __global double* real, const __global uint* 
     const int is_given = state[r] == ROW_IS_GIVEN;
     const double effort = real[EFFORT + r];
     for (uint c = 0; c < 6; ++c) {
-      f[c] -= is_given ? effort * acting[c] : effort * (acting[c] - now[c]) + real[GIVEN + r] * acting[c];
+      if (is_set) {
+        f[c] += is_given ? 0.0 : effort * now[c];
+      } else {
+        f[c] -= is_given ? effort * acting[c] : effort * (acting[c] - now[c]) + real[GIVEN + r] * acting[c];
+      }
       if (!is_given) block[is_transposed ? 6 * c + r : 6 * r + c] = now[c];
     }
   }
@@ -472,7 +397,7 @@ static inline void place_joint(uint j, const __global JointData* joints, const _
   for (int of_b = 0; of_b < 2; ++of_b) {
     const uint node = of_b ? place.node_b : place.node_a;
     if (node == PALPATE_JOINT_WORLD) continue;
-    place_side(real, state, scheme, mean, of_b, (place.is_transposed >> of_b) & 1u,
+    place_side(real, state, scheme, mean, of_b, (place.is_transposed >> of_b) & 1u, (place.is_set >> of_b) & 1u,
                blocks + 36 * (size_t)(of_b ? place.block_b : place.block_a), unknowns + 6 * (size_t)node);
   }
   /* After all yields of this joint were read. */

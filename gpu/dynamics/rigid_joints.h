@@ -30,7 +30,8 @@ struct JointPlan {
   std::vector<JointPlace> places;     ///< of each joint
   uint32_t block_count = 0;
 
-  /// Precondition: bodies are below `body_count`, no joint has the world at both ends or one body twice.
+  /// Bodies from `body_count` on move by themselves: to the plan they are the world. Precondition: no joint has that at both ends, or one
+  /// body twice.
   static JointPlan Of(std::span<const RigidJoint> joints, size_t body_count);
 };
 
@@ -49,18 +50,27 @@ struct JointPlan {
 /// "Primal/dual descent methods for dynamics", 2020; docs/algorithms/joints.md. Determinism: same input, same bits.
 class RigidJoints {
  public:
+  /// How many bodies of which kind there are, in this order.
+  struct BodyCounts {
+    size_t rigid = 0, sets = 0, mounts = 0;
+  };
   static constexpr double kDefaultDissipation = 0.02;
 
-  /// `states`: of the bodies at the start. Errors: InvalidArgument naming the joint; Unimplemented (a device without double precision).
+  /// `states`: of the bodies at the start, rigid ones first, then those of JointFrames. Errors: InvalidArgument naming the joint;
+  /// Unimplemented (a device without double precision).
   static absl::StatusOr<std::unique_ptr<RigidJoints>> Create(Queue& queue, std::span<const RigidJoint> joints,
-                                                             std::span<const RigidBlockState> states,
-                                                             double dissipation = kDefaultDissipation);
+                                                             std::span<const RigidBlockState> states, double dissipation,
+                                                             const BodyCounts& counts);
 
   uint32_t count() const { return static_cast<uint32_t>(data_.size()); }
   const JointPlan& plan() const { return plan_; }
   size_t device_bytes() const { return device_bytes_; }
   const DeviceBuffer<JointBodySystem>& systems() const { return systems_; }
   const DeviceBuffer<uint32_t>& members() const { return members_; }
+  const DeviceBuffer<JointScheme>& scheme() const { return scheme_; }
+  const DeviceBuffer<JointPlace>& places() const { return places_; }
+  const DeviceBuffer<double>& reals() const { return reals_; }             ///< see joint_rows.clh
+  const DeviceBuffer<uint32_t>& row_states() const { return row_states_; }  ///< likewise
 
   /// From the next step on. Errors: InvalidArgument (no such joint; a row, by number and field).
   absl::Status SetRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows);

@@ -511,6 +511,14 @@ void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout) {
   for (size_t k = 0; k < model.loads.size(); ++k) {
     for (const uint32_t v : model.loads[k].vertices) layout->load_bits[layout->solver_index[v]] |= 1U << k;
   }
+  layout->is_jointed.clear();
+  if (!model.joint_sets.empty()) layout->is_jointed.assign(layout->vertex_count, 0);
+  for (const TissueJointSet& set : model.joint_sets) {
+    for (const uint32_t v : set.vertices) {
+      const SolverSlot slot = v < layout->solver_index.size() ? layout->solver_index[v] : kNoSolverSlot;
+      if (slot != kNoSolverSlot) layout->is_jointed[slot] = 1;
+    }
+  }
   layout->triangle_loads.clear();
   if (!model.loads.empty()) layout->triangle_loads = model.triangle_loads;
   layout->driven_vertices.clear();

@@ -184,6 +184,18 @@ struct TissueRigidBody {
   }
 };
 
+/// Free vertices that joints hold as if they were a body of their own: RigidJoint names it after the rigid bodies.
+struct TissueJointSet {
+  std::array<double, 3> origin_m{};  ///< of its frame, near to the vertices at rest; edits do not change it
+  std::vector<uint32_t> vertices;    ///< each free along all axes, and of one set only
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [origin, held] = *this;
+    archive(origin, held);
+  }
+};
+
 /// A thin deformable NURBS body: its control points move, and fixed vertices that have no tets follow them. Metres, world frame at rest.
 struct TissueNurbsShell {
   uint32_t body = 0;                   ///< of TissueModel::triangle_body
@@ -227,7 +239,9 @@ struct TissueModel {
   /// [triangle_count] or empty: bit k: load k acts on the triangle, whatever its vertices.
   std::vector<uint32_t> triangle_loads;
   std::vector<TissueRigidBody> rigid;
-  std::vector<RigidJoint> joints;              ///< of rigid bodies, by their places in `rigid`; the same after edits
+  std::vector<RigidJoint> joints;              ///< of bodies: those in `rigid`, then joint_sets, then mounts; the same after edits
+  std::vector<TissueJointSet> joint_sets;      ///< as many after edits
+  uint32_t joint_mounts = 0;                   ///< poses that TissueSolver::SetJointMount gives; the same after edits
   std::vector<TissueNurbsShell> nurbs_shells;  ///< the same after edits
   std::vector<TissueShape> shapes;             ///< of shape-matched tets; those of one share no vertex with other tets
   /// [vertex_count] or empty: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut. Vertices of one
@@ -239,10 +253,10 @@ struct TissueModel {
   template <typename Archive>
   void VisitState(Archive& archive) {
     [[maybe_unused]] auto& [rest, of_tets, of_shells, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags,
-                            driven_regions, given, all_loads, loads_of_triangles, rigid_bodies, all_joints, of_nurbs_shells, all_shapes,
-                            origins, at_rest] = *this;
+                            driven_regions, given, all_loads, loads_of_triangles, rigid_bodies, all_joints, all_joint_sets, mounts,
+                            of_nurbs_shells, all_shapes, origins, at_rest] = *this;
     archive(rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags, driven_regions, given, all_loads,
-            loads_of_triangles, rigid_bodies, all_joints, all_shapes, origins, at_rest);
+            loads_of_triangles, rigid_bodies, all_joints, all_joint_sets, mounts, all_shapes, origins, at_rest);
   }
 };
 
@@ -306,6 +320,7 @@ struct TissueLayout {
   BySlot<uint32_t> vertex_origin;                       ///< or empty
   BySlot<uint32_t> load_bits;                           ///< bit k: the vertex is in load k; empty: no loads
   std::vector<uint32_t> triangle_loads;                 ///< [triangle_count] or empty, as in the model
+  BySlot<uint8_t> is_jointed;                           ///< 1: of a joint set; empty: there are none
   std::vector<uint32_t> driven_vertices;                ///< slots, all regions one after the other, then those that are prescribed
   std::vector<UInt4> driven_regions;                    ///< regions of each but the prescribed, TissueDrivenBlend
   std::vector<Float4> driven_shares;                    ///< likewise
@@ -318,6 +333,7 @@ struct TissueLayout {
   double mean_edge_m = 0;            ///< of tets, or of shells where there are none
   double mean_young_modulus_pa = 0;  ///< likewise
 
+  bool IsJointed(SolverSlot slot) const { return is_jointed.contains(slot) && is_jointed[slot] != 0; }
   bool Has(TissueEnergy energy) const { return has_energy[static_cast<size_t>(energy)]; }
   /// Bit c: tets have the energy of gpu/shared/energies.h with code c.
   uint32_t EnergyMask() const {
@@ -366,8 +382,8 @@ struct LayoutSkeleton {
 /// Lays a model out as `skeleton` says. Errors: those of LayOutTissue; InvalidArgument if the skeleton is not of this model.
 absl::StatusOr<TissueLayout> LayOutTissueAs(const TissueModel& model, double dt_s, const LayoutSkeleton& skeleton);
 
-/// Lists load_bits, triangle_loads, driven_vertices, driven_regions and driven_shares anew. O(vertices with a load, driven or prescribed),
-/// and a fill if there are loads.
+/// Lists load_bits, triangle_loads, is_jointed, driven_vertices, driven_regions and driven_shares anew. O(vertices with a load, jointed,
+/// driven or prescribed), and a fill if there are loads or joint sets.
 void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout);
 
 /// Places that a list of `count` triangles takes in vertex_triangles: a few to spare, so that it moves seldom.

@@ -255,9 +255,15 @@ absl::Status TissueSolver::Impl::SettleRigid(std::optional<SweptSurfaces>& swept
   return absl::OkStatus();
 }
 
+/// Loads of the surface as it is, in the inertial targets. What joints do to these is lost with the old ones.
+absl::Status TissueSolver::Impl::ApplyLoads() {
+  PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));
+  return rigid_ && loads_.has_acting() ? rigid_->PushAgain(*queue_, Surroundings()) : absl::OkStatus();
+}
+
 /// Forces that a sweep reads: loads, tools, pairs.
 absl::Status TissueSolver::Impl::BeforeSweep(std::optional<SweptSurfaces>& swept) {
-  PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));
+  PALPATE_RETURN_IF_ERROR(ApplyLoads());
   PALPATE_RETURN_IF_ERROR(tools_.Update(*queue_, tissue_));
   PALPATE_RETURN_IF_ERROR(sweeps_.UpdateForSweep(*queue_, tissue_));
   if (swept) PALPATE_RETURN_IF_ERROR(swept->BeforeSweep(*queue_));
@@ -446,7 +452,7 @@ absl::Status TissueSolver::Impl::Settle(const StateSums& sums, TissueStep* step,
   const bool is_good = sums.bad_vertices == 0;
   if (advance && is_good) PALPATE_RETURN_IF_ERROR(UpdateRecovery(sums));
   if (rigid_) {
-    if (advance) PALPATE_RETURN_IF_ERROR(is_good ? rigid_->Finish(*queue_, Surroundings()) : rigid_->RollBack(*queue_));
+    if (advance) PALPATE_RETURN_IF_ERROR(is_good ? rigid_->Finish(*queue_, Surroundings(), tissue_.x) : rigid_->RollBack(*queue_));
     std::vector<RigidBlockState> before;
     if (!restitution_.empty()) before.assign(rigid_->states().begin(), rigid_->states().end());
     PALPATE_RETURN_IF_ERROR(rigid_->ReadStates(*queue_).status());
@@ -504,6 +510,9 @@ absl::Status TissueSolver::SetAnchors(std::span<const TissueAnchor> anchors, uin
 }
 absl::Status TissueSolver::SetJointRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows) {
   return impl_->SetJointRows(joint, rows);
+}
+absl::Status TissueSolver::SetJointMount(uint32_t mount, const std::array<double, 3>& origin_m, const std::array<double, 4>& rotation) {
+  return impl_->SetJointMount(mount, origin_m, rotation);
 }
 void TissueSolver::SetWind(const std::array<double, 3>& velocity_m_per_s) { impl_->SetWind(velocity_m_per_s); }
 absl::Status TissueSolver::SetPrescribed(std::span<const float> positions_m) { return impl_->SetPrescribed(positions_m); }

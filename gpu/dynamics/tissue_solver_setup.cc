@@ -64,6 +64,25 @@ StepParams MakeParams(const TissueModel& model, const TissueOptions& options, co
   return p;
 }
 
+absl::Status CheckJointSets(const TissueModel& model) {
+  if (model.joints.empty() && (!model.joint_sets.empty() || model.joint_mounts > 0)) {
+    return absl::InvalidArgumentError("joint_sets: there are no joints");
+  }
+  std::vector<bool> is_held(model.rest_m.size(), false);
+  for (size_t s = 0; s < model.joint_sets.size(); ++s) {
+    for (const uint32_t v : model.joint_sets[s].vertices) {
+      const auto error = [&](const char* what) {
+        return absl::InvalidArgumentError(absl::StrCat("joint_sets[", s, "]: vertex ", v, what));
+      };
+      if (v >= model.rest_m.size()) return error(" is out of range");
+      if (model.fixed[v] != kFreeVertex || (!model.held_axes.empty() && model.held_axes[v] != 0)) return error(" is not free");
+      if (is_held[v]) return error(" is given twice");
+      is_held[v] = true;
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 TissueTuning TissueTuning::For(const DeviceInfo& device) {
@@ -106,8 +125,8 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
         barrier_, ObstacleBarrier::Create(*queue_, layout_, params_host_.collider_count, params_host_.plane_count, options.margin_m));
   }
   if (surface_ || barrier_) PALPATE_RETURN_IF_ERROR(gate_.Init(*queue_, old == nullptr ? nullptr : &old->gate_));
-  if (model.rigid.empty() && !model.joints.empty()) return absl::InvalidArgumentError("joints: there are no rigid bodies");
-  if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
+  PALPATE_RETURN_IF_ERROR(CheckJointSets(model));
+  if (!model.rigid.empty() || !model.joints.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
   if (!model.nurbs_shells.empty()) PALPATE_RETURN_IF_ERROR(MakeNurbs(model));
   if (surface_ && !followers_.empty()) surface_->SetFollower(&followers_);
   PALPATE_RETURN_IF_ERROR(SetRestitution(model));
@@ -189,8 +208,9 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
                       .damping_per_s = rigid.damping_per_s,
                       .angular_damping_per_s = rigid.angular_damping_per_s});
   }
-  PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m));
-  if (!model.joints.empty()) PALPATE_RETURN_IF_ERROR(rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation));
+  const std::vector<JointSetVertices> sets = JointSetsOf(model, layout_, options_.dt_s);
+  PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, model.joint_mounts)));
+  if (!model.joints.empty()) PALPATE_RETURN_IF_ERROR(rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation, sets));
   followers_.Add(rigid_.get());
   return absl::OkStatus();
 }
@@ -205,6 +225,9 @@ RigidSurroundings TissueSolver::Impl::Surroundings() const {
   RigidSurroundings scene;
   scene.params = &tissue_.params;
   scene.x_start = &tissue_.x_start;
+  scene.y = &tissue_.y;
+  scene.velocity = &tissue_.velocity;
+  scene.mass = &tissue_.mass;
   scene.triangles = &tissue_.triangles;
   scene.triangle_colliders = &tools_.triangle_colliders();
   scene.tool_contacts = &tools_.contacts();

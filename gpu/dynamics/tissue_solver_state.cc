@@ -1,4 +1,6 @@
 // The state: set, read, carried on into the layout after an edit.
+#include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,20 @@ absl::Status TissueSolver::Impl::SetAnchors(std::span<const TissueAnchor> anchor
   PALPATE_RETURN_IF_ERROR(sweeps_.BindAnchors(anchors_));
   if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->BindAnchors(anchors_));
   return tools_.BindAnchors(anchors_);
+}
+
+absl::Status TissueSolver::Impl::SetJointMount(uint32_t mount, const std::array<double, 3>& center_m,
+                                               const std::array<double, 4>& rotation) {
+  const uint32_t count = rigid_ && rigid_->frames() != nullptr ? rigid_->frames()->mount_count() : 0;
+  if (mount >= count) return absl::InvalidArgumentError(absl::StrCat("there is no mount ", mount, ", of ", count));
+  double square = 0;
+  for (const double c : rotation) square += c * c;
+  const bool is_finite = std::all_of(center_m.begin(), center_m.end(), [](double c) { return std::isfinite(c); });
+  if (!is_finite || !(std::abs(square - 1) < 1e-6)) return absl::InvalidArgumentError(absl::StrCat("mount ", mount, ": is no pose"));
+  rigid_->frames()->SetMount(mount, ToFloat4(center_m),
+                             {static_cast<float>(rotation[0]), static_cast<float>(rotation[1]), static_cast<float>(rotation[2]),
+                              static_cast<float>(rotation[3])});
+  return absl::OkStatus();
 }
 
 absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {
@@ -248,6 +264,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   if (!restitution_.empty()) PALPATE_RETURN_IF_ERROR(SetRestitution(model));
   if (!air_.empty()) PALPATE_RETURN_IF_ERROR(air_.SetSurface(*queue_, model, layout_));
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(loads_.SetLoads(*queue_, model.loads, layout_));
+  if (!model.joint_sets.empty()) PALPATE_RETURN_IF_ERROR(rigid_->SetJointSets(*queue_, JointSetsOf(model, layout_, options_.dt_s)));
   PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
   gathered_.Clear();
   PALPATE_RETURN_IF_ERROR(ForgetContacts());
@@ -261,7 +278,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
 
 absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> forces_n) {
   PALPATE_RETURN_IF_ERROR(CheckFloats(forces_n.size()));
-  if (steps_ > 0) PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));
+  if (steps_ > 0) PALPATE_RETURN_IF_ERROR(ApplyLoads());
   PALPATE_RETURN_IF_ERROR(sweeps_.Update(*queue_, tissue_));
   std::vector<Float4> by_slot(layout_.vertex_count);
   PALPATE_RETURN_IF_ERROR(sweeps_.ReadForces(*queue_, tissue_, parts, by_slot));

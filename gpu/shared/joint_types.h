@@ -1,4 +1,4 @@
-/* Structs of the joints between rigid bodies: see gpu/dynamics/rigid_joints.h. */
+/* Structs of joints: see gpu/dynamics/rigid_joints.h, and joint_frames.h for ends that are no rigid bodies. */
 #ifndef PALPATE_GPU_SHARED_JOINT_TYPES_H_
 #define PALPATE_GPU_SHARED_JOINT_TYPES_H_
 
@@ -59,8 +59,9 @@ typedef struct JointPlace {
   UInt block_a; /* joint and body A */
   UInt block_b;
   UInt is_transposed; /* bit 0, 1: block_a, block_b has the body's rows */
+  UInt is_set;        /* bit 0, 1: A, B is a JointSet */
 } JointPlace;
-PALPATE_SHARED_SIZE(JointPlace, 32);
+PALPATE_SHARED_SIZE(JointPlace, 36);
 
 /* An unknown of six numbers, in the order of elimination: the move of a body, or the efforts of a joint. Its diagonal block has its own
    number. */
@@ -103,6 +104,20 @@ typedef struct JointBodySystem {
   float share;
 } JointBodySystem;
 PALPATE_SHARED_SIZE(JointBodySystem, 112);
+
+/* Vertices that joints move as one body: its frame fits them best, with the weights of their masses. */
+typedef struct JointSet {
+  Float4 rest_mean; /* xyz [m] weighted mean of the vertices at rest, from the frame's origin; w = [kg] of the set */
+  float h[21];      /* what resists a move of all vertices together, in the frame's axes, as JointBodySystem has it */
+  UInt begin;       /* in the lists of vertices */
+  UInt end;         /* begin: it cannot be fitted, and stays where it is */
+  UInt body;        /* its state among those of rigid bodies */
+  UInt member;      /* its place among the bodies with joints */
+  UInt joint_begin; /* in the list of ends: 2 joint, plus 1 if the set is B */
+  UInt joint_end;
+  UInt unused0;
+} JointSet;
+PALPATE_SHARED_SIZE(JointSet, 128);
 
 /* What a joint did in a step. */
 typedef struct JointReport {

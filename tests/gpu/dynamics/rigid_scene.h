@@ -162,7 +162,7 @@ class RigidScene : public test::DeviceTest {
     PALPATE_ASSERT_OK(queue().Copy(x_, x_start_, rest_.size()));
     PALPATE_ASSERT_OK(rigid_->Predict(queue(), scene_, x_, touched_));
     for (int k = 0; k < sweeps; ++k) PALPATE_ASSERT_OK(rigid_->Sweep(queue(), scene_, x_, touched_));
-    PALPATE_ASSERT_OK(rigid_->Finish(queue(), scene_));
+    PALPATE_ASSERT_OK(rigid_->Finish(queue(), scene_, x_));
   }
 
   std::vector<RigidBlockState> States() {

@@ -1,0 +1,316 @@
+/* Ends of joints that are no rigid bodies: sets of vertices, and poses that are given. See joint_frames.h. In double, as the joints are. */
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+
+#include "gpu/dynamics/displacement_bounds.clh"
+#include "gpu/dynamics/joint_rows.clh"
+#include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/joint_types.h"
+#include "gpu/shared/rigid_types.h"
+
+/* Doubles of a fit: the frame's origin and rotation, the mean of the vertices, and the lower triangle of the matrix that leads from moments
+   about it to turns, of vertices whose weights are their masses. */
+#define FIT_ORIGIN 0
+#define FIT_ROTATION 3
+#define FIT_MEAN 7
+#define FIT_TURN 10
+#define FIT_REALS 16
+
+#define FIT_ROUNDS 12
+#define FIT_ANGLE_SQ 1e-24 /* rad^2: a smaller turn ends the search */
+
+static inline double3 load3(const __global double* from) { return (double3)(from[0], from[1], from[2]); }
+
+static inline void store3(double3 v, __global double* to) {
+  to[0] = v.x;
+  to[1] = v.y;
+  to[2] = v.z;
+}
+
+static inline double4 turned_by(double3 turn, double4 q) {
+  const double angle = sqrt(dot(turn, turn));
+  const double factor = angle > 1e-8 ? sin(0.5 * angle) / angle : 0.5;
+  const double3 v = factor * turn;
+  const double w = cos(0.5 * angle);
+  const double4 out = (double4)(w * q.xyz + q.w * v + cross(v, q.xyz), w * q.w - dot(v, q.xyz));
+  return out / sqrt(dot(out, out));
+}
+
+/* Symmetric, lower triangle row by row. */
+typedef struct {
+  double xx, yx, yy, zx, zy, zz;
+} Symmetric;
+
+static inline double3 times(Symmetric m, double3 v) {
+  return (double3)(m.xx * v.x + m.yx * v.y + m.zx * v.z, m.yx * v.x + m.yy * v.y + m.zy * v.z, m.zx * v.x + m.zy * v.y + m.zz * v.z);
+}
+
+static inline Symmetric inverse_of(Symmetric m) {
+  Symmetric c;
+  c.xx = m.yy * m.zz - m.zy * m.zy;
+  c.yx = m.zx * m.zy - m.yx * m.zz;
+  c.zx = m.yx * m.zy - m.zx * m.yy;
+  c.yy = m.xx * m.zz - m.zx * m.zx;
+  c.zy = m.yx * m.zx - m.xx * m.zy;
+  c.zz = m.xx * m.yy - m.yx * m.yx;
+  const double inverse = 1.0 / (m.xx * c.xx + m.yx * c.yx + m.zx * c.zx);
+  c.xx *= inverse;
+  c.yx *= inverse;
+  c.zx *= inverse;
+  c.yy *= inverse;
+  c.zy *= inverse;
+  c.zz *= inverse;
+  return c;
+}
+
+/* What places and rest shape of a set have in common: rows are axes of the world, columns those of the frame. */
+typedef struct {
+  double3 x, y, z;
+} Covariance;
+
+/* The matrix of a small turn of the frame, and the moment that draws it to the best fit. */
+static inline Symmetric fit_matrix(Covariance a, double4 q, double3* moment) {
+  /* P = A R^T: rows of A turned by R. */
+  const double3 px = turn_vector(q, a.x);
+  const double3 py = turn_vector(q, a.y);
+  const double3 pz = turn_vector(q, a.z);
+  *moment = (double3)(pz.y - py.z, px.z - pz.x, py.x - px.y);
+  const double trace = px.x + py.y + pz.z;
+  const Symmetric k = {trace - px.x,          -0.5 * (px.y + py.x), trace - py.y,
+                       -0.5 * (px.z + pz.x), -0.5 * (py.z + pz.y), trace - pz.z};
+  return k;
+}
+
+static inline int is_positive(Symmetric k) {
+  const double minor = k.xx * k.yy - k.yx * k.yx;
+  const double det = k.xx * (k.yy * k.zz - k.zy * k.zy) - k.yx * (k.yx * k.zz - k.zy * k.zx) + k.zx * (k.yx * k.zy - k.yy * k.zx);
+  const double trace = k.xx + k.yy + k.zz;
+  return k.xx > 0.0 && minor > 0.0 && det > 1e-12 * trace * trace * trace;
+}
+
+/* The rotation of the best fit from one near to it: Newton, or where that does not lead up a step of Mueller, Bender, Chentanez and Macklin
+   2016, which does. */
+static inline double4 best_rotation(Covariance a, double4 q) {
+  for (int round = 0; round < FIT_ROUNDS; ++round) {
+    double3 moment;
+    const Symmetric k = fit_matrix(a, q, &moment);
+    double3 turn = moment / (0.5 * fabs(k.xx + k.yy + k.zz) + 1e-300);
+    if (is_positive(k)) {
+      const double3 newton = times(inverse_of(k), moment);
+      if (dot(newton, newton) < 0.25) turn = newton;
+    }
+    q = turned_by(turn, q);
+    if (dot(turn, turn) < FIT_ANGLE_SQ) break;
+  }
+  return q;
+}
+
+/* The block of a set in the world's axes: what resists moves of all its vertices together. */
+static inline void store_system(const __global JointSet* set, double4 q, __global JointBodySystem* system) {
+  double h[6][6];
+  for (uint r = 0; r < 6; ++r) {
+    for (uint c = 0; c <= r; ++c) h[r][c] = h[c][r] = (double)set->h[r * (r + 1) / 2 + c];
+  }
+  /* Columns, then rows, in pairs of vectors. */
+  for (uint c = 0; c < 6; ++c) {
+    for (uint part = 0; part < 6; part += 3) {
+      const double3 v = turn_vector(q, (double3)(h[part][c], h[part + 1][c], h[part + 2][c]));
+      h[part][c] = v.x;
+      h[part + 1][c] = v.y;
+      h[part + 2][c] = v.z;
+    }
+  }
+  for (uint r = 0; r < 6; ++r) {
+    for (uint part = 0; part < 6; part += 3) {
+      const double3 v = turn_vector(q, (double3)(h[r][part], h[r][part + 1], h[r][part + 2]));
+      h[r][part] = v.x;
+      h[r][part + 1] = v.y;
+      h[r][part + 2] = v.z;
+    }
+  }
+  for (uint r = 0; r < 6; ++r) {
+    for (uint c = 0; c <= r; ++c) system->h[r * (r + 1) / 2 + c] = (float)h[r][c];
+    system->f[r] = 0.0f;
+  }
+}
+
+/* The frame of each set at x, in the place of a rigid body, searched from its last rotation. velocity, or null: its motion too; then x is
+   that at the start of the step. systems, or null: its block. rest: xyz [m] from the frame's origin, w = share of the mass. Work-item: set. */
+__kernel void joint_set_fit(uint count, const __global JointSet* sets, const __global uint* vertices, const __global float4* rest,
+                            const __global float4* x, const __global float4* velocity, __global RigidBlockState* blocks,
+                            __global JointBodySystem* systems, __global double* fits) {
+  const uint s = (uint)get_global_id(0);
+  if (s >= count) return;
+  const __global JointSet* set = sets + s;
+  __global RigidBlockState* b = blocks + set->body;
+  __global double* fit = fits + (size_t)s * FIT_REALS;
+  const double4 known = convert_double4(b->rotation);
+  double4 q = known / sqrt(dot(known, known));
+  const double3 rest_mean = convert_double3(set->rest_mean.xyz);
+  double3 mean = (double3)(0.0);
+  double3 mean_velocity = (double3)(0.0);
+  for (uint k = set->begin; k < set->end; ++k) {
+    mean += (double)rest[k].w * convert_double3(x[vertices[k]].xyz);
+    if (velocity) mean_velocity += (double)rest[k].w * convert_double3(velocity[vertices[k]].xyz);
+  }
+  if (set->begin < set->end) {
+    Covariance a = {(double3)(0.0), (double3)(0.0), (double3)(0.0)};
+    for (uint k = set->begin; k < set->end; ++k) {
+      const double3 at = (double)rest[k].w * (convert_double3(x[vertices[k]].xyz) - mean);
+      const double3 from = convert_double3(rest[k].xyz) - rest_mean;
+      a.x += at.x * from;
+      a.y += at.y * from;
+      a.z += at.z * from;
+    }
+    q = best_rotation(a, q);
+    double3 moment;
+    const Symmetric turn = inverse_of(fit_matrix(a, q, &moment));
+    fit[FIT_TURN] = turn.xx;
+    fit[FIT_TURN + 1] = turn.yx;
+    fit[FIT_TURN + 2] = turn.yy;
+    fit[FIT_TURN + 3] = turn.zx;
+    fit[FIT_TURN + 4] = turn.zy;
+    fit[FIT_TURN + 5] = turn.zz;
+    if (velocity) {
+      double3 spin = (double3)(0.0);
+      for (uint k = set->begin; k < set->end; ++k) {
+        spin += (double)rest[k].w *
+                cross(turn_vector(q, convert_double3(rest[k].xyz) - rest_mean), convert_double3(velocity[vertices[k]].xyz) - mean_velocity);
+      }
+      spin = times(turn, spin);
+      mean_velocity += cross(spin, -turn_vector(q, rest_mean));
+      b->velocity = (float4)(convert_float3(mean_velocity), 0.0f);
+      b->momentum = (float4)(convert_float3(spin), 0.0f); /* of unit moments of inertia */
+    }
+    const double3 origin = mean - turn_vector(q, rest_mean);
+    b->center.xyz = convert_float3(origin);
+    b->rotation = convert_float4(q);
+    store3(origin, fit + FIT_ORIGIN);
+    store3(mean, fit + FIT_MEAN);
+    store3(q.xyz, fit + FIT_ROTATION);
+    fit[FIT_ROTATION + 3] = q.w;
+  }
+  if (systems) store_system(set, q, systems + set->member);
+}
+
+/* Where a share of the newest solve takes a vertex at x. */
+static inline float3 moved(const __global double* fit, const __global JointBodySystem* system, float share, float3 x) {
+  const double3 shift = (double)share * (double3)((double)system->f[0], (double)system->f[1], (double)system->f[2]);
+  const double3 turn = (double)share * (double3)((double)system->f[3], (double)system->f[4], (double)system->f[5]);
+  const double3 arm = convert_double3(x) - load3(fit + FIT_ORIGIN);
+  const double4 q = turned_by(turn, (double4)(0.0, 0.0, 0.0, 1.0));
+  return x + convert_float3(shift + (turn_vector(q, arm) - arm));
+}
+
+/* The share of its way that planes leave to a set: the mean of those that they leave to its vertices, by mass. A few vertices that are
+   stopped do not hold up a set that can deform; where all are, efforts do not grow against what holds them. Work-item: set. */
+__kernel void joint_set_share(uint count, const __global JointSet* sets, const __global uint* vertices, const __global float4* rest,
+                              const __global float4* x, const __global float4* detected, const __global uint* begins,
+                              const __global float4* planes, const __global double* fits, __global JointBodySystem* systems) {
+  const uint s = (uint)get_global_id(0);
+  if (s >= count || sets[s].begin == sets[s].end) return;
+  const __global JointSet* set = sets + s;
+  __global JointBodySystem* system = systems + set->member;
+  float sum = 0.0f;
+  for (uint k = set->begin; k < set->end; ++k) {
+    const uint v = vertices[k];
+    const float3 u0 = x[v].xyz - detected[v].xyz;
+    const float3 u = moved(fits + (size_t)s * FIT_REALS, system, system->share, x[v].xyz) - detected[v].xyz;
+    float allowed = 1.0f;
+    for (uint i = begins[v]; i < begins[v + 1]; ++i) {
+      const float4 plane = planes[i];
+      const float at = dot(plane.xyz, u);
+      const float at0 = dot(plane.xyz, u0);
+      if (at > plane.w && at > at0) allowed = fmin(allowed, fmax((plane.w - at0) / (at - at0), 0.0f));
+    }
+    sum += rest[k].w * allowed;
+  }
+  system->share *= fmin(sum, 1.0f);
+}
+
+/* Vertices of sets go their share of the newest solve, each behind its planes (begins null: there are none). owners: sets. Work-item:
+   vertex of a set. */
+__kernel void joint_set_move(uint count, const __global JointSet* sets, const __global uint* vertices, const __global uint* owners,
+                             const __global double* fits, const __global JointBodySystem* systems, const __global float4* detected,
+                             const __global uint* begins, const __global float4* planes, __global float4* x, __global uchar* touched) {
+  const uint k = (uint)get_global_id(0);
+  if (k >= count) return;
+  const __global JointBodySystem* system = systems + sets[owners[k]].member;
+  const uint v = vertices[k];
+  const float4 from = x[v];
+  float3 to = moved(fits + (size_t)owners[k] * FIT_REALS, system, system->share, from.xyz);
+  uint truncated = 0;
+  if (begins) to = bounded_move(from.xyz, to, detected[v].xyz, begins[v], begins[v + 1], planes, 0u, &truncated);
+  x[v] = (float4)(to, from.w);
+  touched[v] |= (uchar)(PALPATE_TOUCH_PUSHED | (truncated ? PALPATE_TOUCH_TRUNCATED : 0));
+}
+
+/* Inertial targets without joints. Work-item: vertex of a set. */
+__kernel void joint_set_note(uint count, const __global uint* vertices, const __global float4* y, __global float4* y_free) {
+  const uint k = (uint)get_global_id(0);
+  if (k < count) y_free[k] = y[vertices[k]];
+}
+
+/* Inertial targets with what the efforts of joints do to the vertices: force and moment at the mean, shared so that they work on its moves
+   and turns alone. Work-item: set. */
+__kernel void joint_set_push(uint count, constant JointScheme* scheme, const __global StepParams* p, const __global JointSet* sets,
+                             const __global uint* vertices, const __global float4* rest, const __global uint* ends,
+                             const __global JointPlace* places, const __global JointBodySystem* systems, const __global double* reals,
+                             const __global uint* states, const __global double* fits, const __global float* mass,
+                             const __global float4* y_free, __global float4* y) {
+  const uint s = (uint)get_global_id(0);
+  if (s >= count) return;
+  const __global JointSet* set = sets + s;
+  const Weights weights = weights_of(scheme);
+  double3 force = (double3)(0.0);
+  double3 moment = (double3)(0.0); /* about the frame's origin */
+  for (uint e = set->joint_begin; e < set->joint_end; ++e) {
+    const uint j = ends[e] >> 1;
+    const __global double* real = reals + (size_t)j * JOINT_REALS;
+    const double share = share_of(places[j], systems);
+    for (uint r = 0; r < 6; ++r) {
+      if (states[6 * j + r] == ROW_IS_ABSENT) continue;
+      double acting[6];
+      acting_row(real, (int)(ends[e] & 1u), r, &weights, may_average(real, r), acting);
+      const double effort = effort_after(real, r, share) + real[GIVEN + r];
+      force -= effort * (double3)(acting[0], acting[1], acting[2]);
+      moment -= effort * (double3)(acting[3], acting[4], acting[5]);
+    }
+  }
+  const __global double* fit = fits + (size_t)s * FIT_REALS;
+  const double3 rest_mean = convert_double3(set->rest_mean.xyz);
+  const double4 q = (double4)(fit[FIT_ROTATION], fit[FIT_ROTATION + 1], fit[FIT_ROTATION + 2], fit[FIT_ROTATION + 3]);
+  moment -= cross(load3(fit + FIT_MEAN) - load3(fit + FIT_ORIGIN), force);
+  const Symmetric to_turn = {fit[FIT_TURN],     fit[FIT_TURN + 1], fit[FIT_TURN + 2],
+                             fit[FIT_TURN + 3], fit[FIT_TURN + 4], fit[FIT_TURN + 5]};
+  const double3 turn = times(to_turn, moment);
+  const double dt2 = (double)p->dt_s * (double)p->dt_s;
+  for (uint k = set->begin; k < set->end; ++k) {
+    const double3 arm = turn_vector(q, convert_double3(rest[k].xyz) - rest_mean);
+    const double3 on_vertex = (double)rest[k].w * (force + cross(turn, arm));
+    const float4 target = y_free[k];
+    const double factor = dt2 / ((double)mass[vertices[k]] * (1.0 + (double)target.w));
+    y[vertices[k]] = (float4)(target.xyz + convert_float3(factor * on_vertex), target.w);
+  }
+}
+
+/* Efforts before the first guess, or back to these. kept: [joint][6]. Work-item: joint. */
+__kernel void joint_efforts(uint count, uint is_back, __global double* reals, __global double* kept) {
+  const uint j = (uint)get_global_id(0);
+  if (j >= count) return;
+  __global double* real = reals + (size_t)j * JOINT_REALS;
+  for (uint r = 0; r < 6; ++r) {
+    if (is_back != 0u) {
+      real[EFFORT + r] = real[NEXT_EFFORT + r] = kept[6 * j + r];
+    } else {
+      kept[6 * j + r] = real[EFFORT + r];
+    }
+  }
+}
+
+/* Given poses at the end of a step, in the places of rigid bodies from `first` on: [2] centre, rotation. Work-item: one. */
+__kernel void joint_mounts_place(uint count, uint first, const __global float4* poses, __global RigidBlockState* blocks) {
+  const uint m = (uint)get_global_id(0);
+  if (m >= count) return;
+  blocks[first + m].center = (float4)(poses[2 * m].xyz, blocks[first + m].center.w);
+  blocks[first + m].rotation = poses[2 * m + 1];
+}
