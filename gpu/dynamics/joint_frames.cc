@@ -108,22 +108,20 @@ Matrix6d HeldBlock() {
 
 }  // namespace
 
-bool JointSetVertices::CanBeFitted() const {
-  if (vertices.size() < 3) return false;
+bool SpanAPlane(std::span<const std::array<double, 3>> points) {
+  if (points.size() < 3) return false;
   Vector3d mean = Vector3d::Zero();
-  double mass_kg = 0;
-  for (const Vertex& vertex : vertices) {
-    mean += vertex.mass_kg * ToVector(vertex.rest_m);
-    mass_kg += vertex.mass_kg;
-  }
-  mean /= mass_kg;
+  for (const std::array<double, 3>& point : points) mean += ToVector(point) / static_cast<double>(points.size());
   Matrix3d spread = Matrix3d::Zero();
-  for (const Vertex& vertex : vertices) {
-    const Vector3d arm = ToVector(vertex.rest_m) - mean;
-    spread += vertex.mass_kg * arm * arm.transpose();
-  }
+  for (const std::array<double, 3>& point : points) spread += (ToVector(point) - mean) * (ToVector(point) - mean).transpose();
   const Vector3d values = Eigen::SelfAdjointEigenSolver<Matrix3d>(spread).eigenvalues();
   return values(2) > 0 && values(1) > kLeastBreadth * kLeastBreadth * values(2);
+}
+
+bool JointSetVertices::CanBeFitted() const {
+  std::vector<std::array<double, 3>> points;
+  for (const Vertex& vertex : vertices) points.push_back(vertex.rest_m);
+  return SpanAPlane(points);
 }
 
 std::vector<JointSetVertices> JointSetsOf(const TissueModel& model, const TissueLayout& layout, double dt_s) {

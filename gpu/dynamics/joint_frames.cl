@@ -15,7 +15,7 @@
 #define FIT_TURN 10
 #define FIT_REALS 16
 
-#define FIT_ROUNDS 12
+#define FIT_ROUNDS 40
 #define FIT_ANGLE_SQ 1e-24 /* rad^2: a smaller turn ends the search */
 
 static inline double3 load3(const __global double* from) { return (double3)(from[0], from[1], from[2]); }

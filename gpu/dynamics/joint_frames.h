@@ -19,6 +19,9 @@ namespace palpate::gpu {
 
 struct RigidSurroundings;
 
+/// Whether points tell how what carries them turns: three or more that do not lie on a line, to 1e-3 of their extent.
+bool SpanAPlane(std::span<const std::array<double, 3>> points);
+
 /// Vertices of tissue or of a shell that joints hold, as the solver has them.
 struct JointSetVertices {
   struct Vertex {
@@ -30,8 +33,7 @@ struct JointSetVertices {
   std::array<double, 3> origin_m{};  ///< of the frame at rest, whose axes are those of the world then
   std::vector<Vertex> vertices;
 
-  /// Whether they tell how they turn: three or more that do not lie on a line, to 1e-3 of their extent.
-  bool CanBeFitted() const;
+  bool CanBeFitted() const;  ///< SpanAPlane, at rest
 };
 
 /// The sets of `model` in its layout.

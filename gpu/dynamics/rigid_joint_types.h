@@ -47,7 +47,8 @@ struct RigidJoint {
     kTwist = PALPATE_JOINT_TWIST,  ///< 3, 4: z of B from z of A, about x and y; 5: the twist about it, in any number of turns
     kTurn = PALPATE_JOINT_TURN,    ///< the rotation vector from A to B along the axes of A, at most pi long
   };
-  uint32_t body_a = kWorld, body_b = kWorld;       ///< indices of RigidBlock; not both the world, not the same
+  /// Rigid bodies, then joint sets, then mounts (JointFrames). Not the same, and one moves: it is neither the world nor a mount.
+  uint32_t body_a = kWorld, body_b = kWorld;
   std::array<double, 3> point_a_m{}, point_b_m{};  ///< in W, where the bodies are at the start
   std::array<double, 4> frame{0, 0, 0, 1};         ///< of F in W: x y z w, unit
   Along along = Along::kAxes;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -697,11 +698,16 @@ void WriteFans(const TissueModel& model, size_t fan_room, TissueLayout* layout) 
 std::vector<uint32_t> BodiesApart(const TissueModel& model) {
   std::vector<std::set<uint32_t>> apart(model.self_collision.size());
   bool is_any = false;
+  const auto body_of = [&](uint32_t end) -> std::optional<uint32_t> {
+    if (end < model.rigid.size()) return model.rigid[end].body;
+    const size_t set = end - model.rigid.size();
+    return set < model.joint_sets.size() ? std::optional(model.joint_sets[set].body) : std::nullopt;
+  };
   for (const RigidJoint& joint : model.joints) {
-    if (!joint.ignores_contact || joint.body_a >= model.rigid.size() || joint.body_b >= model.rigid.size()) continue;
-    const uint32_t a = model.rigid[joint.body_a].body, b = model.rigid[joint.body_b].body;
-    apart[a].insert(b);
-    apart[b].insert(a);
+    const std::optional<uint32_t> a = body_of(joint.body_a), b = body_of(joint.body_b);
+    if (!joint.ignores_contact || !a || !b || *a == *b || *a >= apart.size() || *b >= apart.size()) continue;
+    apart[*a].insert(*b);
+    apart[*b].insert(*a);
     is_any = true;
   }
   if (!is_any) return {};

@@ -186,13 +186,14 @@ struct TissueRigidBody {
 
 /// Free vertices that joints hold as if they were a body of their own: RigidJoint names it after the rigid bodies.
 struct TissueJointSet {
+  uint32_t body = 0;                 ///< of the vertices, as TissueModel::triangle_body has it; for RigidJoint::ignores_contact
   std::array<double, 3> origin_m{};  ///< of its frame, near to the vertices at rest; edits do not change it
   std::vector<uint32_t> vertices;    ///< each free along all axes, and of one set only
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [origin, held] = *this;
-    archive(origin, held);
+    auto& [of_body, origin, held] = *this;
+    archive(of_body, origin, held);
   }
 };
 

@@ -273,7 +273,7 @@ struct JointDescription {
   static constexpr uint32_t kWorld = 0xffffffffU;
   std::string name;  ///< unique in the scene
   JointKind kind = JointKind::kBall;
-  uint32_t body_a = kWorld, body_b = kWorld;                ///< places in bodies, rigid ones; not both the world, not the same
+  uint32_t body_a = kWorld, body_b = kWorld;                ///< places in bodies; not both the world, not the same but of two regions
   Eigen::Vector3d point_a_m{0, 0, 0};                       ///< in W, where the bodies are at the start
   Eigen::Vector3d point_b_m{0, 0, 0};                       ///< likewise
   Eigen::Vector3d axis{0, 0, 1};                            ///< unit, in W: of hinge, slider and line; normal of a plane
@@ -283,6 +283,8 @@ struct JointDescription {
   double break_force_n = std::numeric_limits<double>::infinity();
   double break_torque_n_m = std::numeric_limits<double>::infinity();
   bool ignores_contact = false;  ///< the two bodies pass through each other; neither is the world
+  /// Of a deformable body: vertices of its mesh that move with the joint, ascending, unique. Empty: the body is rigid, or the world.
+  std::vector<uint32_t> vertices_a, vertices_b;
 };
 inline constexpr size_t kMaxJoints = 4096;  ///< of a scene
 

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "sim/scene/body_spec.h"
 #include "sim/scene/scene_spec.h"
 
 namespace palpate::scene {
@@ -29,6 +30,10 @@ constexpr double kMinAxisDistance_m = 1e-9;
 std::string JointName(const v1::SceneSpec& spec, int index) {
   const std::string& name = spec.joints(index).name();
   return name.empty() ? absl::StrCat("joint", index) : name;
+}
+
+Region RegionOf(const v1::JointRegion& r) {
+  return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, r.has_vertices() ? &r.vertices() : nullptr};
 }
 
 uint64_t CopyCount(const v1::JointSpec& joint) { return joint.has_array() ? joint.array().count() : 1; }
@@ -151,11 +156,14 @@ void CheckJoint(Checker& check, const std::string& path, const v1::JointSpec& jo
   if (joint.has_point_b_m() && !joint.has_distance() && !joint.has_spring()) {
     check.Invalid(At(path, "point_b_m"), "only distance and spring joints have two points");
   }
-  if (check.ok() && joint.body_a() == joint.body_b()) {
+  if (joint.has_region_a()) CheckRegion(check, At(path, "region_a"), RegionOf(joint.region_a()), "box, ball, vertices");
+  if (joint.has_region_b()) CheckRegion(check, At(path, "region_b"), RegionOf(joint.region_b()), "box, ball, vertices");
+  const bool has_two_regions = joint.has_region_a() && joint.has_region_b() && !joint.body_a().empty();
+  if (check.ok() && joint.body_a() == joint.body_b() && !has_two_regions) {
     check.Invalid(At(path, "body_b"), joint.body_b().empty() ? "is the world, as body_a is" : "is body_a too");
   }
-  if (joint.ignores_contact() && (joint.body_a().empty() || joint.body_b().empty())) {
-    check.Invalid(At(path, "ignores_contact"), "is of two bodies, and one end is the world");
+  if (joint.ignores_contact() && (joint.body_a().empty() || joint.body_b().empty() || joint.body_a() == joint.body_b())) {
+    check.Invalid(At(path, "ignores_contact"), "is of two bodies, and one end is the world, or both are of one body");
   }
   if (joint.has_break_force_n()) check.RangeAbove(At(path, "break_force_n"), joint.break_force_n(), 0, kMaxBreak);
   if (joint.has_break_torque_n_m()) check.RangeAbove(At(path, "break_torque_n_m"), joint.break_torque_n_m(), 0, kMaxBreak);
@@ -268,17 +276,59 @@ std::string NameAfter(const std::string& name, uint64_t copies) {
   return absl::StrCat(name.substr(0, begin), number + copies);
 }
 
-absl::StatusOr<uint32_t> FindBody(const sim::SceneDescription& scene, const std::string& name, const std::string& path) {
-  if (name.empty()) return JointDescription::kWorld;
-  const auto at =
-      std::find_if(scene.bodies.begin(), scene.bodies.end(), [&](const sim::BodyDescription& body) { return body.name == name; });
-  if (at == scene.bodies.end()) return absl::InvalidArgumentError(absl::StrCat(path, ": the scene has no body \"", name, "\""));
-  if (at->kind != sim::BodyKind::kRigid) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": \"", name, "\" is ", at->kind == sim::BodyKind::kStatic ? "static" : "deformable",
-                     "; joints hold rigid bodies", at->kind == sim::BodyKind::kStatic ? ", and static ones are the world" : ""));
+/// An end of a joint as its spec has it; `side`: "a" or "b".
+struct EndSpec {
+  std::string body, side;
+  const v1::JointRegion* region = nullptr;  // null: none
+  Eigen::Vector3d shift_m{0, 0, 0};         // of the copy
+};
+
+/// Why a body with this region, or without one, cannot be held; nothing: it can.
+std::optional<std::string> WhyNotHeld(const sim::BodyDescription& body, bool has_region, const std::string& side) {
+  if (body.kind == sim::BodyKind::kStatic) return "is static; joints hold bodies that move, and static ones are the world";
+  if (body.kind == sim::BodyKind::kRigid) {
+    return has_region ? std::optional<std::string>(absl::StrCat("is rigid and moves as a whole; region_", side, " is of deformable bodies"))
+                      : std::nullopt;
   }
-  return static_cast<uint32_t>(at - scene.bodies.begin());
+  if (body.nurbs != nullptr) return "is a NURBS shell, which joints cannot hold";
+  if (sim::StartsQuasiStatic(body.simulation)) return "is pre-computed or hybrid; joints hold bodies with dynamics";
+  if (!has_region) return absl::StrCat("is deformable: region_", side, " must say which of its vertices move with the joint");
+  return std::nullopt;
+}
+
+absl::StatusOr<std::vector<uint32_t>> VerticesOf(const v1::JointRegion& region, const std::string& path, const Eigen::Vector3d& shift_m,
+                                                 const sim::BodyDescription& body) {
+  v1::JointRegion moved = region;
+  const auto shift = [&](v1::Vec3* v) {
+    v->set_x(v->x() + shift_m.x());
+    v->set_y(v->y() + shift_m.y());
+    v->set_z(v->z() + shift_m.z());
+  };
+  if (moved.has_box()) {
+    shift(moved.mutable_box()->mutable_min_m());
+    shift(moved.mutable_box()->mutable_max_m());
+  } else if (moved.has_ball()) {
+    shift(moved.mutable_ball()->mutable_center_m());
+  }
+  return RegionVertices(RegionOf(moved), path, body.mesh);
+}
+
+absl::Status BuildEnd(const EndSpec& end, const std::string& path, const sim::SceneDescription& scene, uint32_t* body,
+                      std::vector<uint32_t>* vertices) {
+  if (end.body.empty() && end.region != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(At(path, "region_" + end.side), ": the world has no vertices"));
+  }
+  if (end.body.empty()) return absl::OkStatus();
+  const std::string body_path = At(path, "body_" + end.side);
+  const auto at = std::ranges::find(scene.bodies, end.body, &sim::BodyDescription::name);
+  if (at == scene.bodies.end()) return absl::InvalidArgumentError(absl::StrCat(body_path, ": the scene has no body \"", end.body, "\""));
+  if (const auto why = WhyNotHeld(*at, end.region != nullptr, end.side)) {
+    return absl::InvalidArgumentError(absl::StrCat(body_path, ": \"", end.body, "\" ", *why));
+  }
+  *body = static_cast<uint32_t>(at - scene.bodies.begin());
+  if (end.region == nullptr) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(*vertices, VerticesOf(*end.region, At(path, "region_" + end.side), end.shift_m, *at));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -309,9 +359,17 @@ absl::Status BuildJoints(const v1::SceneSpec& spec, sim::SceneDescription* out) 
       const Eigen::Vector3d shift_m = static_cast<double>(copy) * ToEigen(joint.array().step_m());
       built.point_a_m = ToEigen(joint.point_m()) + shift_m;
       built.point_b_m = (joint.has_point_b_m() ? ToEigen(joint.point_b_m()) : ToEigen(joint.point_m())) + shift_m;
-      PALPATE_ASSIGN_OR_RETURN(built.body_a, FindBody(*out, NameAfter(joint.body_a(), copy), At(path, "body_a")));
-      PALPATE_ASSIGN_OR_RETURN(built.body_b, FindBody(*out, NameAfter(joint.body_b(), copy), At(path, "body_b")));
-      if (built.body_a == built.body_b) {
+      PALPATE_RETURN_IF_ERROR(BuildEnd({.body = NameAfter(joint.body_a(), copy),
+                                        .side = "a",
+                                        .region = joint.has_region_a() ? &joint.region_a() : nullptr,
+                                        .shift_m = shift_m},
+                                       path, *out, &built.body_a, &built.vertices_a));
+      PALPATE_RETURN_IF_ERROR(BuildEnd({.body = NameAfter(joint.body_b(), copy),
+                                        .side = "b",
+                                        .region = joint.has_region_b() ? &joint.region_b() : nullptr,
+                                        .shift_m = shift_m},
+                                       path, *out, &built.body_b, &built.vertices_b));
+      if (built.body_a == built.body_b && built.vertices_a == built.vertices_b) {
         return absl::InvalidArgumentError(absl::StrCat(At(path, "body_b"), ": is the same as body_a in copy ", copy));
       }
       FillKind(joint, &built);

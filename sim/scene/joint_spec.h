@@ -19,7 +19,7 @@ namespace palpate::scene {
 void CheckJoints(Checker& check, const v1::SceneSpec& spec);
 
 /// Fills out->joints. Preconditions: CheckJoints passed, out->bodies are there. Errors: InvalidArgument naming the field (a body that is
-/// missing or not rigid).
+/// missing or that joints cannot hold, a region without vertices).
 absl::Status BuildJoints(const v1::SceneSpec& spec, sim::SceneDescription* out);
 
 /// The change of an edit by itself: ranges, and that one is given. `path`: of the JointEdit.

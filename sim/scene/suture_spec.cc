@@ -34,23 +34,6 @@ absl::Status CheckSewn(const sim::BodyDescription& body, bool is_first, const st
   return absl::OkStatus();
 }
 
-/// The vertices of the region, ascending.
-absl::StatusOr<std::vector<uint32_t>> VerticesOf(const v1::SutureSpec& suture, const std::string& path, const sim::BodyDescription& body) {
-  if (!suture.has_vertices()) return PointsInside(RegionOf(suture), path, body.mesh.vertices, "vertex");
-  std::vector<uint32_t> out;
-  for (int i = 0; i < suture.vertices().indices_size(); ++i) {
-    const uint32_t v = suture.vertices().indices(i);
-    if (v >= body.mesh.vertices.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ".vertices.indices[", i, "]: ", v, " is outside [0, ", body.mesh.vertices.size() - 1, "]"));
-    }
-    out.push_back(v);
-  }
-  std::ranges::sort(out);
-  out.erase(std::unique(out.begin(), out.end()), out.end());
-  return out;
-}
-
 }  // namespace
 
 void CheckSutures(Checker& check, const v1::SceneSpec& spec) {
@@ -76,7 +59,7 @@ absl::Status BuildSutures(const v1::SceneSpec& spec, sim::SceneDescription* out)
     PALPATE_ASSIGN_OR_RETURN(built.body_b, FindSewn(*out, suture.body_b(), At(path, "body_b")));
     PALPATE_RETURN_IF_ERROR(CheckSewn(out->bodies[built.body_a], /*is_first=*/true, At(path, "body_a")));
     PALPATE_RETURN_IF_ERROR(CheckSewn(out->bodies[built.body_b], /*is_first=*/false, At(path, "body_b")));
-    PALPATE_ASSIGN_OR_RETURN(built.vertices, VerticesOf(suture, path, out->bodies[built.body_a]));
+    PALPATE_ASSIGN_OR_RETURN(built.vertices, RegionVertices(RegionOf(suture), path, out->bodies[built.body_a].mesh));
     if (suture.has_reach_m()) built.reach_m = suture.reach_m();
     stitches += built.vertices.size();
     if (stitches > sim::kMaxStitches) {

@@ -191,7 +191,36 @@ absl::Status SceneBodies::Build() {
   }
   PALPATE_RETURN_IF_ERROR(CheckWind(description_.wind));
   motions_.air_density_kg_per_m3 = description_.wind.density_kg_per_m3;
-  PALPATE_ASSIGN_OR_RETURN(motions_.joints, SceneJoints::ModelOf(description_));
+  return AddJoints();
+}
+
+/// Joints, and which vertices they hold.
+absl::Status SceneBodies::AddJoints() {
+  PALPATE_ASSIGN_OR_RETURN(JointModel model, SceneJoints::ModelOf(description_));
+  motions_.joints = std::move(model.joints);
+  for (size_t s = 0; s < model.sets.size(); ++s) {
+    const JointSetDescription& set = model.sets[s];
+    const std::string name =
+        absl::StrCat("joints[", set.joint, "] (", description_.joints[set.joint].name, "): ", set.is_a ? "region_a" : "region_b");
+    gpu::TissueJointSet made;
+    made.body = set.body;
+    Eigen::Vector3d mean(0, 0, 0);
+    for (const uint32_t v : set.vertices) {
+      const auto error = [&](const std::string& what) { return absl::InvalidArgumentError(absl::StrCat(name, ": vertex ", v, what)); };
+      const VertexHandle handle = bodies_[set.body]->HandleOf(v);
+      if (handle == kNoHandle) return error(" is of no part of the body that can move");
+      if (vertices_.is_fixed[handle] != 0 || vertices_.held[handle] != 0) return error(" is in a fixed region");
+      const uint32_t other = vertices_.joint_set[handle];
+      if (other != kNoSlot) {
+        return error(absl::StrCat(" is held by ", description_.joints[model.sets[other].joint].name,
+                                  " too; joints may share a region, but regions no vertex"));
+      }
+      vertices_.joint_set[handle] = static_cast<uint32_t>(s);
+      mean += vertices_.rest_m[handle] / static_cast<double>(set.vertices.size());
+    }
+    made.origin_m = ToArray(mean);
+    motions_.joint_sets.push_back(std::move(made));
+  }
   return absl::OkStatus();
 }
 

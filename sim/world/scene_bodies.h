@@ -56,6 +56,7 @@ class SceneBodies {
   absl::Status Add(const BodyDescription& body, uint32_t index, const std::string& name, uint32_t first_marker);
   absl::Status AddDriven(const BodyDescription& body, uint32_t base, const std::string& name);
   absl::Status AddLoads(const BodyDescription& body, uint32_t base, const std::string& name);
+  absl::Status AddJoints();
   void AddRigid(const BodyDescription& body, uint32_t index, uint32_t base);
   BodyStatistics StatisticsOf(const WorldBody& body) const;
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "gpu/dynamics/joint_frames.h"
 #include "sim/world/world_values.h"
 
 namespace palpate::sim {
@@ -47,18 +48,33 @@ bool HasCoordinate(JointKind kind) {
   return kind == JointKind::kHinge || kind == JointKind::kSlider || kind == JointKind::kDistance || kind == JointKind::kSpring;
 }
 
-absl::Status CheckEnd(const SceneDescription& scene, uint32_t body, const char* field) {
-  if (body == JointDescription::kWorld) return absl::OkStatus();
-  if (body >= scene.bodies.size())
-    return absl::InvalidArgumentError(absl::StrCat(field, ": ", body, " is outside [0, ", scene.bodies.size(), ")"));
-  if (scene.bodies[body].kind == BodyKind::kRigid) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", scene.bodies[body].name, " is not rigid"));
+absl::Status CheckEnd(const SceneDescription& scene, uint32_t body, const std::vector<uint32_t>& vertices, const char* side) {
+  const auto error = [&](const std::string& what) { return absl::InvalidArgumentError(absl::StrCat(side, ": ", what)); };
+  if (body == JointDescription::kWorld) return vertices.empty() ? absl::OkStatus() : error("the world has no vertices");
+  if (body >= scene.bodies.size()) return error(absl::StrCat(body, " is outside [0, ", scene.bodies.size(), ")"));
+  const BodyDescription& of = scene.bodies[body];
+  if (of.kind == BodyKind::kRigid && vertices.empty()) return absl::OkStatus();
+  if (of.kind != BodyKind::kDeformable || of.nurbs != nullptr || StartsQuasiStatic(of.simulation)) {
+    return error(absl::StrCat(of.name, " is neither rigid, nor deformable and dynamic or shape-matched"));
+  }
+  std::vector<std::array<double, 3>> rest_m;
+  for (size_t i = 0; i < vertices.size(); ++i) {
+    const bool is_ascending = i == 0 || vertices[i - 1] < vertices[i];
+    if (vertices[i] >= of.mesh.vertices.size() || !is_ascending) {
+      return error(absl::StrCat("vertex ", vertices[i], " is none of ", of.name, ", or not ascending"));
+    }
+    rest_m.push_back(ToArray(of.mesh.vertices[vertices[i]]));
+  }
+  if (gpu::SpanAPlane(rest_m)) return absl::OkStatus();
+  return error(absl::StrCat("the joint holds ", vertices.size(), " vertices of ", of.name, "; it needs three or more that are not on a line"));
 }
 
 absl::Status CheckJoint(const SceneDescription& scene, const JointDescription& joint) {
-  PALPATE_RETURN_IF_ERROR(CheckEnd(scene, joint.body_a, "body_a"));
-  PALPATE_RETURN_IF_ERROR(CheckEnd(scene, joint.body_b, "body_b"));
-  if (joint.body_a == joint.body_b) return absl::InvalidArgumentError("body_b: is the same as body_a");
+  PALPATE_RETURN_IF_ERROR(CheckEnd(scene, joint.body_a, joint.vertices_a, "body_a"));
+  PALPATE_RETURN_IF_ERROR(CheckEnd(scene, joint.body_b, joint.vertices_b, "body_b"));
+  if (joint.body_a == joint.body_b && joint.vertices_a == joint.vertices_b) {
+    return absl::InvalidArgumentError("body_b: is the same as body_a");
+  }
   if (!joint.point_a_m.allFinite() || !joint.point_b_m.allFinite()) return absl::InvalidArgumentError("a point is not finite");
   if (!(std::abs(joint.axis.norm() - 1) < 1e-6)) return absl::InvalidArgumentError("axis: is not of unit length");
   if (joint.ignores_contact && (joint.body_a == JointDescription::kWorld || joint.body_b == JointDescription::kWorld)) {
@@ -98,22 +114,34 @@ absl::Status CheckJointCoordinate(const JointDescription& joint) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<gpu::RigidJoint>> SceneJoints::ModelOf(const SceneDescription& description) {
+absl::StatusOr<JointModel> SceneJoints::ModelOf(const SceneDescription& description) {
   std::vector<uint32_t> rigid_of_body(description.bodies.size(), gpu::RigidJoint::kWorld);
   uint32_t count = 0;
   for (size_t b = 0; b < description.bodies.size(); ++b) {
     if (description.bodies[b].kind == BodyKind::kRigid) rigid_of_body[b] = count++;
   }
-  const auto rigid = [&](uint32_t body) { return body == JointDescription::kWorld ? gpu::RigidJoint::kWorld : rigid_of_body[body]; };
-  std::vector<gpu::RigidJoint> out;
+  JointModel out;
+  const auto end = [&](size_t j, bool is_a) {
+    const JointDescription& joint = description.joints[j];
+    const uint32_t body = is_a ? joint.body_a : joint.body_b;
+    const std::vector<uint32_t>& vertices = is_a ? joint.vertices_a : joint.vertices_b;
+    if (body == JointDescription::kWorld) return gpu::RigidJoint::kWorld;
+    if (vertices.empty()) return rigid_of_body[body];
+    const auto known = std::ranges::find_if(out.sets, [&](const JointSetDescription& set) {
+      return set.body == body && std::ranges::equal(set.vertices, vertices);
+    });
+    const auto place = static_cast<uint32_t>(known - out.sets.begin());
+    if (known == out.sets.end()) out.sets.push_back({.body = body, .vertices = vertices, .joint = j, .is_a = is_a});
+    return count + place;
+  };
   for (size_t j = 0; j < description.joints.size(); ++j) {
     const JointDescription& joint = description.joints[j];
     if (absl::Status valid = CheckJoint(description, joint); !valid.ok()) {
       return Annotate(valid, absl::StrCat("joints[", j, "] (", joint.name, ")"));
     }
-    gpu::RigidJoint& made = out.emplace_back();
-    made.body_a = rigid(joint.body_a);
-    made.body_b = rigid(joint.body_b);
+    gpu::RigidJoint& made = out.joints.emplace_back();
+    made.body_a = end(j, true);
+    made.body_b = end(j, false);
     made.point_a_m = ToArray(joint.point_a_m);
     made.point_b_m = ToArray(joint.point_b_m);
     const Eigen::Quaterniond frame = Eigen::Quaterniond::FromTwoVectors(Eigen::Vector3d::UnitZ(), joint.axis).normalized();
@@ -190,6 +218,22 @@ void SceneJoints::Apply(const JointEdit& edit) {
   if (!edit.limits) return;
   state.lower = (*edit.limits)[0];
   state.upper = (*edit.limits)[1];
+}
+
+void SceneJoints::FollowEdits(const gpu::TissueModel& model) {
+  std::vector<bool> is_lost;
+  for (const gpu::TissueJointSet& set : model.joint_sets) {
+    std::vector<std::array<double, 3>> points;
+    for (const uint32_t v : set.vertices) points.push_back(model.rest_m[v]);
+    is_lost.push_back(!gpu::SpanAPlane(points));
+  }
+  const auto has_lost = [&](uint32_t body) {
+    const size_t set = body - model.rigid.size();
+    return body >= model.rigid.size() && set < is_lost.size() && is_lost[set];
+  };
+  for (size_t j = 0; j < model.joints.size(); ++j) {
+    if (has_lost(model.joints[j].body_a) || has_lost(model.joints[j].body_b)) states_[j].is_released = frame_[j].is_broken = true;
+  }
 }
 
 absl::Status SceneJoints::Drive(gpu::TissueSolver& solver, double end_s) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -15,18 +16,34 @@ namespace palpate::sim {
 /// Whether drive and limits of a joint are in range and such as its kind has. Errors: InvalidArgument naming the field.
 absl::Status CheckJointCoordinate(const JointDescription& joint);
 
+/// Vertices of deformable bodies that joints hold, each set once.
+struct JointSetDescription {
+  uint32_t body = 0;                    ///< place in SceneDescription::bodies
+  std::span<const uint32_t> vertices;   ///< of its mesh, as the description has them
+  size_t joint = 0;                     ///< the first that holds it, for messages
+  bool is_a = false;                    ///< as its A
+};
+
+/// What the solver has of joints.
+struct JointModel {
+  std::vector<gpu::RigidJoint> joints;
+  std::vector<JointSetDescription> sets;  ///< in the order in which `joints` counts them, after the rigid bodies
+};
+
 /// The joints of a scene: what they hold and how they are driven, as described and as edits leave it; which ones broke.
 class SceneJoints {
  public:
   /// Keeps a reference.
   explicit SceneJoints(const SceneDescription& description) : description_(description) {}
 
-  /// The solver's joints as described. Bodies are counted among the rigid ones. Errors: InvalidArgument naming joint and field.
-  static absl::StatusOr<std::vector<gpu::RigidJoint>> ModelOf(const SceneDescription& description);
+  /// The solver's joints as described, which must outlive it. Errors: InvalidArgument naming joint and field.
+  static absl::StatusOr<JointModel> ModelOf(const SceneDescription& description);
 
   void Reset();
   /// From the next step on. Precondition: CheckJointCoordinate passes with the change.
   void Apply(const JointEdit& edit);
+  /// After an edit of the meshes: joints of sets of which too little is left hold no more until the scene is reset.
+  void FollowEdits(const gpu::TissueModel& model);
   /// Before a step that ends at `end_s`: drives and motions go to the solver. Errors: those of TissueSolver::SetJointRows.
   absl::Status Drive(gpu::TissueSolver& solver, double end_s);
   /// After a step: what the joints did; those that bore more than they can let go in the next one.

@@ -27,6 +27,7 @@ struct SceneVertices {
   Array<uint8_t> is_prescribed;                                      ///< of quasi-static tissue, which TissueModel::prescribed moves
   Array<uint32_t> driven;                                            ///< region of TissueModel::driven, kNoSlot: none
   absl::flat_hash_map<VertexHandle, gpu::TissueDrivenBlend> blends;  ///< of those that do not follow it alone
+  Array<uint32_t> joint_set;                                         ///< of TissueModel::joint_sets, kNoSlot: none
   Array<uint32_t> loads;                                             ///< bit k: in TissueModel::loads[k]
   Array<uint32_t> origin;                                            ///< TissueModel::vertex_origin
   Array<uint32_t> body;                                              ///< kNoBody: the handle is free
@@ -49,6 +50,7 @@ struct SceneVertices {
     held.push_back(0);
     is_prescribed.push_back(0);
     driven.push_back(kNoSlot);
+    joint_set.push_back(kNoSlot);
     loads.push_back(0);
     origin.push_back(0);
     body.push_back(kNoBody);
@@ -63,6 +65,7 @@ struct SceneVertices {
     is_prescribed[handle] = 0;
     driven[handle] = kNoSlot;
     blends.erase(handle);
+    joint_set[handle] = kNoSlot;
     loads[handle] = 0;
     origin[handle] = 0;
     body[handle] = kNoBody;
@@ -78,14 +81,14 @@ struct SceneVertices {
   /// Which handles are free follows from the bodies; positions and velocities are the solver's.
   template <typename Archive>
   void VisitState(Archive& archive) {
-    [[maybe_unused]] auto& [rest, fixed, held_axes, prescribed, region, blended, load_bits, first_body, of_body, in_mesh, motion,
-                            changed_since, free] = *this;
+    [[maybe_unused]] auto& [rest, fixed, held_axes, prescribed, region, blended, jointed, load_bits, first_body, of_body, in_mesh,
+                            motion, changed_since, free] = *this;
     archive.Enter("SceneVertices");
-    archive(rest, fixed, held_axes, prescribed, region, blended, load_bits, first_body, of_body, in_mesh, changed_since);
+    archive(rest, fixed, held_axes, prescribed, region, blended, jointed, load_bits, first_body, of_body, in_mesh, changed_since);
     if constexpr (Archive::kIsReader) {
       const size_t n = rest.size();
-      for (const size_t size : {fixed.size(), held_axes.size(), prescribed.size(), region.size(), load_bits.size(), first_body.size(),
-                                of_body.size(), in_mesh.size()}) {
+      for (const size_t size : {fixed.size(), held_axes.size(), prescribed.size(), region.size(), jointed.size(), load_bits.size(),
+                                first_body.size(), of_body.size(), in_mesh.size()}) {
         archive.Check(size == n, "another number of vertices");
       }
       for (const auto& [handle, blend] : blended) archive.Check(rest.contains(handle), "a blend is of no vertex");

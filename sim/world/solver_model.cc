@@ -98,13 +98,15 @@ void SolverModel::AddDriven(VertexHandle v, gpu::TissueDrivenRegion* region) con
   region->vertices.push_back(ToNumber(v));
 }
 
-/// Vertices of driven regions and loads. O(vertices) in scenes that have any.
-void SolverModel::ListDrivenAndLoads() {
-  if (motions_.driven.empty() && motions_.loads.empty()) return;
+/// Vertices of driven regions, loads and joint sets. O(vertices) in scenes that have any.
+void SolverModel::ListRegions() {
+  if (motions_.driven.empty() && motions_.loads.empty() && motions_.joint_sets.empty()) return;
   model_.driven = motions_.driven;
   model_.loads = motions_.loads;
+  model_.joint_sets = motions_.joint_sets;
   for (const VertexHandle v : vertices_.handles()) {
     if (vertices_.driven[v] != kNoSlot) AddDriven(v, &model_.driven[vertices_.driven[v]]);
+    if (vertices_.joint_set[v] != kNoSlot) model_.joint_sets[vertices_.joint_set[v]].vertices.push_back(ToNumber(v));
     for (size_t k = 0; k < model_.loads.size() && vertices_.loads[v] != 0; ++k) {
       if ((vertices_.loads[v] >> k & 1U) != 0) model_.loads[k].vertices.push_back(ToNumber(v));
     }
@@ -179,7 +181,7 @@ void SolverModel::Make(gpu::TissuePrescribed prescribed, bool may_be_at_rest) {
   model_.joints = motions_.joints;
   ListShapes();
   ListShells();
-  ListDrivenAndLoads();
+  ListRegions();
   for (const bool editable : {false, true}) {
     for (uint32_t b = 0; b < bodies_.size(); ++b) {
       if (bodies_[b]->is_editable() != editable) continue;
@@ -199,7 +201,7 @@ void SolverModel::Make(gpu::TissuePrescribed prescribed, bool may_be_at_rest) {
 }
 
 /// Brings the model to the state of the bodies: of those that were there before `changes` tell what is different, others are new.
-/// O(changes), but for scenes with driven regions or loads.
+/// O(changes), but for scenes with driven regions, loads or joint sets.
 gpu::TissueChange SolverModel::Update(std::span<const BodyArraysChange> changes) {
   gpu::TissueChange change;
   const auto known_bodies = static_cast<uint32_t>(tet_places_.size());
@@ -262,7 +264,7 @@ void SolverModel::UpdateVertices(gpu::TissueChange* change) {
     model_.held_axes[v] = vertices_.held[handle];
     model_.vertex_origin[v] = vertices_.origin[handle];
   }
-  if (!change->vertices.empty()) ListDrivenAndLoads();
+  if (!change->vertices.empty()) ListRegions();
 }
 
 /// Frees the places of tets; appends those of triangles to `gaps`.
@@ -327,7 +329,7 @@ bool SolverModel::IsSound() const {
       m.self_collision.size() != bodies_.size() || m.volume_stiffness_pa.size() != bodies_.size() ||
       m.restitution.size() != bodies_.size() || m.drag_kg_per_m3.size() != bodies_.size() || !m.body_triangle_begin.empty() ||
       m.driven.size() != motions_.driven.size() || m.loads.size() != motions_.loads.size() || m.rigid.size() != motions_.rigid.size() ||
-      m.joints.size() != motions_.joints.size() || m.nurbs_shells.size() != motions_.nurbs_shells.size() ||
+      m.joints.size() != motions_.joints.size() || m.joint_sets.size() != motions_.joint_sets.size() || m.nurbs_shells.size() != motions_.nurbs_shells.size() ||
       tet_places_.size() != bodies_.size() || triangle_places_.size() != bodies_.size()) {
     return false;
   }

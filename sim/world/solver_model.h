@@ -12,12 +12,14 @@
 
 namespace palpate::sim {
 
-/// What moves of itself in a scene, as the solver takes it: driven regions and loads without their vertices, which SceneVertices names.
+/// What moves of itself in a scene, as the solver takes it: driven regions, loads and joint sets without their vertices, which SceneVertices
+/// names.
 struct SceneMotions {
   std::vector<gpu::TissueDrivenRegion> driven;
   std::vector<gpu::TissueLoad> loads;
   std::vector<gpu::TissueRigidBody> rigid;
   std::vector<gpu::RigidJoint> joints;
+  std::vector<gpu::TissueJointSet> joint_sets;
   std::vector<gpu::TissueNurbsShell> nurbs_shells;
   double air_density_kg_per_m3 = 0;
 };
@@ -37,7 +39,7 @@ class SolverModel {
   /// Whether one of these is a shell, whose triangles Update() does not follow: the model must be made anew.
   bool HasNewShellMaterials() const;
   /// Brings it to the state of the bodies: of those that were there before `changes` tell what is different, others are new. O(changes),
-  /// but for scenes with driven regions or loads.
+  /// but for scenes with driven regions, loads or joint sets.
   gpu::TissueChange Update(std::span<const BodyArraysChange> changes);
 
   /// All of it: areas are sums that depend on the order of edits, and places on what was free. Of a reader, bodies and vertices must have
@@ -68,7 +70,7 @@ class SolverModel {
   void PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot);
   void AddVertexAreas(uint32_t triangle, double sign);
   void AddDriven(VertexHandle v, gpu::TissueDrivenRegion* region) const;
-  void ListDrivenAndLoads();
+  void ListRegions();
   void ListShapes();
   void ListShells();
   void UpdateVertices(gpu::TissueChange* change);

@@ -425,15 +425,17 @@ void WorldBody::AddVertex(const MeshDelta::AddedVertex& vertex) {
   const uint32_t slot = SlotOf(vertex.id);
   if (slot >= handles_.size()) handles_.resize(slot + 1, kNoHandle);
   handles_[slot] = handle;
-  // It is held, driven and loaded as far as all its sources are; where these are driven apart, it is free.
+  // It is held, driven, jointed and loaded as far as all its sources are; where these are driven apart, it is free.
   uint8_t held = kAllAxes;
   uint32_t on_cut = 1;
   uint32_t loads = 0xffffffffU;
   const VertexHandle first = handles_[SlotOf(vertex.sources[0].vertex)];
   const uint32_t region = vertices_->driven[first];
+  uint32_t joint_set = vertices_->joint_set[first];
   for (uint32_t s = 0; s < vertex.source_count; ++s) {
     const VertexHandle source = handles_[SlotOf(vertex.sources[s].vertex)];
     loads &= vertices_->loads[source];
+    if (vertices_->joint_set[source] != joint_set) joint_set = kNoSlot;
     held &= vertices_->driven[source] != region ? uint8_t{0} : vertices_->is_fixed[source] != 0 ? kAllAxes : vertices_->held[source];
     if (vertex.source_count == 1) {
       vertices_->origin[source] |= 1;
@@ -450,6 +452,7 @@ void WorldBody::AddVertex(const MeshDelta::AddedVertex& vertex) {
   vertices_->held[handle] = is_fixed ? uint8_t{0} : held;
   vertices_->driven[handle] = is_fixed ? region : kNoSlot;
   if (is_fixed && region != kNoSlot) BlendMotions(handle, vertex);
+  vertices_->joint_set[handle] = is_fixed ? kNoSlot : joint_set;
   vertices_->loads[handle] = loads;
   vertices_->origin[handle] = (vertices_->origin[first] & ~1U) | on_cut;
   vertices_->body[handle] = index_;

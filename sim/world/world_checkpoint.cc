@@ -185,9 +185,11 @@ absl::Status World::Impl::LoadBodies(uint64_t body_count, StateReader& archive) 
     for (uint32_t v = 0; v < bodies_[b]->vertex_slot_count(); ++v) alive += bodies_[b]->HandleOf(v) != kNoHandle ? 1 : 0;
   }
   const size_t regions = scene_.motions().driven.size();
+  const size_t joint_sets = scene_.motions().joint_sets.size();
   for (const VertexHandle v : vertices_.handles()) {
     alive -= vertices_.IsAlive(v) ? 1 : 0;
     if (vertices_.driven[v] != kNoSlot && vertices_.driven[v] >= regions) return CannotBe("section scene: a vertex is driven by no region");
+    if (vertices_.joint_set[v] != kNoSlot && vertices_.joint_set[v] >= joint_sets) return CannotBe("section scene: a vertex is of no joint");
   }
   return alive == 0 ? absl::OkStatus() : CannotBe("section scene: a vertex is of no body");
 }

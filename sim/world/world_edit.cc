@@ -121,6 +121,7 @@ absl::Status World::Impl::CommitEdits() {
   copied.erase(std::unique(copied.begin(), copied.end()), copied.end());
   opening_.Open(copied, folds_.any());
   PALPATE_RETURN_IF_ERROR(UpdateSolver(UpdateTopology()));
+  joints_.FollowEdits(model_.model());
   return PublishEdits();
 }
 

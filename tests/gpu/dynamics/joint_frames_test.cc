@@ -353,7 +353,7 @@ TEST_F(JointFramesTest, ASheetHangsOnABallByItsEdge) {
     step = Step();
     worst = std::max(worst, static_cast<double>(step.joints[0].force.w));
   }
-  EXPECT_LT(worst, 1e-4) << "where it folds, contact shares its moves";
+  EXPECT_LT(worst, 5e-4) << "on its way it meets itself, and planes stop vertices of the set";
   EXPECT_LT(step.joints[0].force.w, 1e-6);
   const double weight = MassOf(Inside(scene, {-1, -1, -1}, {1, 1, 1})) * kGravity;
   EXPECT_NEAR(step.joints[0].force.z, weight, 0.03 * weight);

@@ -170,6 +170,116 @@ TEST_F(Joints, ASwingCarriesWhatFallsOnIt) {
   EXPECT_GT(frame.surface_positions_m[1][2], frame.surface_positions_m[0][2]);
 }
 
+/// Of a body's mesh.
+std::vector<uint32_t> VerticesAbove(const BodyDescription& body, double z_m) {
+  std::vector<uint32_t> out;
+  for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
+    if (body.mesh.vertices[v].z() >= z_m - 1e-9) out.push_back(v);
+  }
+  return out;
+}
+
+/// A strap of tissue hangs from the world by its upper end, and a block from its lower end.
+SceneDescription Strap() {
+  SceneDescription scene;
+  BodyDescription strap = BoxBody("strap", {0, 0, 0}, {3, 3, 13}, {0.02, 0.02, 0.12});
+  strap.material.young_modulus_pa = 2e5;
+  strap.material.mass_damping_per_s = 4;
+  BodyDescription block = RigidBox("block", {0, 0, -0.09}, {0.05, 0.05, 0.04});
+  JointDescription upper;
+  upper.name = "upper";
+  upper.kind = JointKind::kFixed;
+  upper.body_b = 0;
+  upper.vertices_b = VerticesAbove(strap, 0.05);
+  upper.point_a_m = upper.point_b_m = {0, 0, 0.06};
+  JointDescription lower;
+  lower.name = "lower";
+  lower.body_a = 0;
+  lower.body_b = 1;
+  for (uint32_t v = 0; v < strap.mesh.vertices.size(); ++v) {
+    if (strap.mesh.vertices[v].z() < -0.045) lower.vertices_a.push_back(v);
+  }
+  lower.point_a_m = lower.point_b_m = {0, 0, -0.065};
+  scene.bodies = {std::move(strap), std::move(block)};
+  scene.joints = {upper, lower};
+  return scene;
+}
+
+TEST_F(Joints, TissueHangsAndCarries) {
+  const std::unique_ptr<World> world = Create(Strap());
+  ASSERT_NE(world, nullptr);
+  double worst_m = 0;
+  for (int i = 0; i < 300; ++i) {
+    const Frame& frame = Run(*world, 1);
+    for (const FrameJoint& joint : frame.joints) worst_m = std::max(worst_m, joint.gap_m);
+  }
+  EXPECT_LT(worst_m, 2e-6);
+  const Frame& frame = *world->CurrentFrame();
+  const double block_n = 0.1 * kGravity, strap_n = 4.8e-5 * Strap().bodies[0].material.density_kg_per_m3 * kGravity;
+  EXPECT_NEAR(frame.joints[1].force_n.z(), block_n, 0.01 * block_n);
+  EXPECT_NEAR(frame.joints[0].force_n.z(), block_n + strap_n, 0.01 * (block_n + strap_n));
+  EXPECT_LT(frame.max_speed_m_per_s, 2e-3);
+}
+
+// What is cut away of the tissue that a joint holds, and what is not.
+TEST_F(Joints, EditsOfTissueLeaveJointsOrTakeThem) {
+  SceneDescription scene = Strap();
+  const std::unique_ptr<World> world = Create(scene);
+  ASSERT_NE(world, nullptr);
+  Run(*world, 60);
+  const auto apply = [&](auto what) { return world->Apply(std::vector<Edit>{{.body = 0, .what = std::move(what)}}).status(); };
+  // In the middle and at the lower end: the joints hold on, and the frames of the sets stay where they are.
+  PALPATE_ASSERT_OK(apply(RefineEdit{.region = BallRegion{{0, 0, -0.05}, 0.02}, .max_edge_m = 0.008}));
+  PALPATE_ASSERT_OK(apply(CarveEdit{.region = BallRegion{{0.012, 0, 0}, 0.008}}));
+  const Frame& cut = Run(*world, 1);
+  EXPECT_FALSE(cut.joints[1].is_broken);
+  EXPECT_LT(cut.joints[1].gap_m, 1e-5);
+  const Frame& hangs = Run(*world, 400);
+  EXPECT_NEAR(hangs.joints[1].force_n.z(), 0.1 * kGravity, 0.02 * 0.1 * kGravity);
+  EXPECT_LT(hangs.joints[1].gap_m, 2e-6);
+  // All that the lower joint holds: it lets go, and the block falls.
+  PALPATE_ASSERT_OK(apply(CarveEdit{.region = BallRegion{{0, 0, -0.06}, 0.03}}));
+  EXPECT_TRUE(world->CurrentFrame()->joints[1].is_broken);
+  EXPECT_FALSE(world->CurrentFrame()->joints[0].is_broken);
+  const double height_m = world->CurrentFrame()->joints[1].point_m.z();
+  const Frame& fallen = Run(*world, 24);
+  EXPECT_LT(fallen.joints[1].point_m.z(), height_m - 0.15);
+  EXPECT_EQ(fallen.joints[1].force_n.norm(), 0);
+  PALPATE_ASSERT_OK(world->Reset().status());
+  EXPECT_FALSE(Run(*world, 2).joints[1].is_broken);
+  EXPECT_LT(world->CurrentFrame()->joints[1].gap_m, 1e-6);
+}
+
+TEST_F(Joints, StatesOfHeldTissueGoOnWithTheSameBits) {
+  const SceneDescription scene = Strap();
+  const std::unique_ptr<World> world = Create(scene);
+  ASSERT_NE(world, nullptr);
+  Run(*world, 20);
+  PALPATE_ASSERT_OK(
+      world->Apply(std::vector<Edit>{{.body = 0, .what = CarveEdit{.region = BallRegion{{0.012, 0, 0}, 0.008}}}}).status());
+  Run(*world, 5);
+  const auto state = world->Capture();
+  ASSERT_TRUE(state.ok()) << state.status();
+  const uint64_t wanted = Run(*world, 10).state_hash;
+  auto restored = World::Restore(context(), scene, **state);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(Run(**restored, 10).state_hash, wanted);
+}
+
+TEST_F(Joints, RegionsOfFixedVerticesOrOfTwoJointsAreRefused) {
+  const auto refusal = [&](const SceneDescription& scene) { return std::string(World::Create(context(), scene).status().message()); };
+  SceneDescription scene = Strap();
+  scene.bodies[0].fixed_vertices = {scene.joints[1].vertices_a[0]};
+  EXPECT_THAT(refusal(scene), HasSubstr("joints[1] (lower): region_a: vertex"));
+  EXPECT_THAT(refusal(scene), HasSubstr("is in a fixed region"));
+  scene = Strap();
+  scene.joints[1].vertices_a = scene.joints[0].vertices_b;
+  const std::unique_ptr<World> shared = Create(scene);
+  EXPECT_NE(shared, nullptr) << "two joints may hold the same region";
+  scene.joints[1].vertices_a.pop_back();
+  EXPECT_THAT(refusal(scene), HasSubstr("is held by upper too"));
+}
+
 TEST_F(Joints, AreRefusedByName) {
   const auto refusal = [&](const JointDescription& joint) {
     SceneDescription scene =
@@ -179,7 +289,20 @@ TEST_F(Joints, AreRefusedByName) {
   JointDescription joint;
   joint.name = "j";
   joint.body_b = 1;
-  EXPECT_THAT(refusal(joint), HasSubstr("joints[0] (j): body_b: b is not rigid"));
+  EXPECT_THAT(refusal(joint), HasSubstr("joints[0] (j): body_b: the joint holds 0 vertices of b; it needs three or more"));
+  joint.vertices_b = {0, 1};
+  EXPECT_THAT(refusal(joint), HasSubstr("holds 2 vertices of b"));
+  joint.vertices_b = {0, 2, 1};
+  EXPECT_THAT(refusal(joint), HasSubstr("vertex 1 is none of b, or not ascending"));
+  joint.vertices_b = {0, 1, 8};
+  EXPECT_THAT(refusal(joint), HasSubstr("vertex 8 is none of b"));
+  joint.body_b = 0;
+  EXPECT_THAT(refusal(joint), HasSubstr("body_b: a is neither rigid, nor deformable"));
+  joint.body_b = JointDescription::kWorld;
+  joint.body_a = 0;
+  EXPECT_THAT(refusal(joint), HasSubstr("body_b: the world has no vertices"));
+  joint.body_a = JointDescription::kWorld;
+  joint.vertices_b.clear();
   joint.body_b = 2;
   EXPECT_THAT(refusal(joint), HasSubstr("body_b: 2 is outside [0, 2)"));
   joint.body_b = 0;
