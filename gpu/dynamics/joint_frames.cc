@@ -6,7 +6,9 @@
 
 #include <Eigen/Dense>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/dynamics/float4.h"
+#include "gpu/dynamics/packed_types.h"
 #include "gpu/dynamics/rigid_blocks.h"
 #include "gpu/runtime/kernel_source.h"
 
@@ -155,7 +157,23 @@ std::vector<JointSetVertices> JointSetsOf(const TissueModel& model, const Tissue
   return sets;
 }
 
-std::vector<RigidBlockState> JointFrames::States(std::span<const JointSetVertices> sets, size_t mount_count) {
+absl::StatusOr<size_t> JointFrames::CountCoupled(std::span<const TissueJointMount> mounts) {
+  size_t count = 0;
+  for (size_t m = 0; m < mounts.size(); ++m) {
+    const TissueJointMount& mount = mounts[m];
+    const auto error = [&](const char* what) { return absl::InvalidArgumentError(absl::StrCat("joint_mounts[", m, "]: ", what)); };
+    for (const double c : {mount.center_m[0], mount.center_m[1], mount.center_m[2], mount.coupling_n_per_m, mount.damping_n_s_per_m}) {
+      if (!std::isfinite(c)) return error("a value is not finite");
+    }
+    if (!(mount.coupling_n_per_m >= 0 && mount.damping_n_s_per_m >= 0)) return error("the coupling is below 0");
+    if (mount.coupling_n_per_m == 0) continue;
+    if (!(mount.mass_kg > 0) || !std::isfinite(mount.mass_kg)) return error("mass_kg must be above 0 on a coupling");
+    if (count++ != m) return error("those on couplings come first");
+  }
+  return count;
+}
+
+std::vector<RigidBlockState> JointFrames::States(std::span<const JointSetVertices> sets, std::span<const TissueJointMount> mounts) {
   std::vector<RigidBlockState> states;
   const auto add = [&](const std::array<double, 3>& center_m, double mass_kg) {
     RigidBlockState state{};
@@ -167,33 +185,37 @@ std::vector<RigidBlockState> JointFrames::States(std::span<const JointSetVertice
     states.push_back(state);
   };
   for (const JointSetVertices& set : sets) add(set.origin_m, 1);
-  for (size_t m = 0; m < mount_count; ++m) add({}, 0);
+  for (const TissueJointMount& mount : mounts) add(mount.center_m, mount.coupling_n_per_m > 0 ? mount.mass_kg : 0);
   return states;
 }
 
-absl::StatusOr<std::unique_ptr<JointFrames>> JointFrames::Create(Queue& queue, std::span<const JointSetVertices> sets, size_t mount_count,
-                                                                 uint32_t rigid_count) {
+absl::StatusOr<std::unique_ptr<JointFrames>> JointFrames::Create(Queue& queue, std::span<const JointSetVertices> sets,
+                                                                 std::span<const TissueJointMount> mounts, uint32_t rigid_count) {
   const std::shared_ptr<Context>& context = queue.context();
   std::unique_ptr<JointFrames> out(new JointFrames);
   out->group_ = context->device().is_cpu ? 1 : 32;
   out->rigid_count_ = rigid_count;
   out->sets_host_.resize(sets.size());
-  for (size_t m = 0; m < mount_count; ++m) {
-    out->mounts_host_.push_back({});
-    out->mounts_host_.push_back({0, 0, 0, 1});
+  for (const TissueJointMount& mount : mounts) {
+    out->initial_mounts_.push_back({.center = ToFloat4(mount.center_m, mount.coupling_n_per_m),
+                                    .rotation = {0, 0, 0, 1},
+                                    .before = ToFloat4(mount.center_m, mount.damping_n_s_per_m),
+                                    .force = {0, 0, 0, static_cast<float>(mount.mass_kg)}});
   }
+  out->mounts_host_ = out->initial_mounts_;
   for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&out->fit_, "joint_set_fit"},
                                                                                            {&out->share_, "joint_set_share"},
                                                                                            {&out->move_, "joint_set_move"},
                                                                                            {&out->note_, "joint_set_note"},
                                                                                            {&out->push_, "joint_set_push"},
                                                                                            {&out->efforts_, "joint_efforts"},
+                                                                                           {&out->mount_systems_, "joint_mount_systems"},
                                                                                            {&out->place_mounts_, "joint_mounts_place"}}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::joint_frames, name));
   }
   PALPATE_ASSIGN_OR_RETURN(out->sets_, DeviceBuffer<JointSet>::Create(context, sets.size(), "joint sets"));
   PALPATE_ASSIGN_OR_RETURN(out->fits_, DeviceBuffer<double>::Create(context, sets.size() * kFitReals, "joint set fits"));
-  PALPATE_ASSIGN_OR_RETURN(out->mounts_, DeviceBuffer<Float4>::Create(context, out->mounts_host_.size(), "joint mounts"));
+  PALPATE_ASSIGN_OR_RETURN(out->mounts_, DeviceBuffer<JointMount>::Create(context, out->mounts_host_.size(), "joint mounts"));
   if (!sets.empty()) PALPATE_RETURN_IF_ERROR(queue.Zero(out->fits_));
   return out;
 }
@@ -265,16 +287,52 @@ absl::Status JointFrames::KeepEfforts(Queue& queue, const RigidJoints& joints, b
                       Arg("reals", joints.reals()), Arg("kept", kept_));
 }
 
-absl::Status JointFrames::PlaceMounts(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks) {
+absl::Status JointFrames::PlaceMounts(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<RigidBlockState>& blocks) {
   if (mounts_host_.empty()) return absl::OkStatus();
-  PALPATE_RETURN_IF_ERROR(queue.Write(mounts_, std::span<const Float4>(mounts_host_)));
-  const auto count = static_cast<uint32_t>(mounts_host_.size() / 2);
-  return queue.Launch(place_mounts_, {count, group_}, Arg("count", count), Arg("first", rigid_count_ + set_count()),
-                      Arg("poses", mounts_), Arg("blocks", blocks));
+  PALPATE_RETURN_IF_ERROR(queue.Write(mounts_, std::span<const JointMount>(mounts_host_)));
+  return queue.Launch(place_mounts_, {mount_count(), group_}, Arg("count", mount_count()), Arg("first", rigid_count_ + set_count()),
+                      Arg("p", *scene.params), Arg("mounts", mounts_), Arg("blocks", blocks));
 }
 
-absl::Status JointFrames::Fit(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<RigidBlockState>& blocks,
-                              const DeviceBuffer<JointBodySystem>* systems) {
+void JointFrames::SetMount(size_t mount, const std::array<double, 3>& center_m, const Float4& rotation,
+                           const std::array<double, 3>& force_n) {
+  JointMount& at = mounts_host_[mount];
+  at.before = {at.center.x, at.center.y, at.center.z, at.before.w};
+  at.center = ToFloat4(center_m, at.center.w);
+  at.rotation = rotation;
+  at.force = ToFloat4(force_n, at.force.w);
+}
+
+void JointFrames::SaveState(StateWriter& archive) const {
+  archive.Enter("JointFrames");
+  archive(mounts_host_);
+}
+
+absl::Status JointFrames::LoadState(StateReader& archive) {
+  std::vector<JointMount> mounts;
+  archive.Enter("JointFrames");
+  archive(mounts);
+  archive.Check(mounts.size() == initial_mounts_.size(), "another number of mounts");
+  archive.Check(std::all_of(mounts.begin(), mounts.end(),
+                            [](const JointMount& m) { return std::isfinite(m.center.x + m.center.y + m.center.z); }),
+                "a mount is not finite");
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  for (size_t m = 0; m < mounts.size(); ++m) {  // what couples them is as described
+    mounts[m].center.w = initial_mounts_[m].center.w;
+    mounts[m].before.w = initial_mounts_[m].before.w;
+    mounts[m].force.w = initial_mounts_[m].force.w;
+  }
+  mounts_host_ = std::move(mounts);
+  return absl::OkStatus();
+}
+
+absl::Status JointFrames::Fit(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
+                              const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<JointBodySystem>* systems) {
+  if (systems != nullptr && !mounts_host_.empty()) {
+    PALPATE_RETURN_IF_ERROR(queue.Launch(mount_systems_, {mount_count(), group_}, Arg("count", mount_count()),
+                                         Arg("first", rigid_count_ + set_count()), Arg("p", *scene.params), Arg("mounts", mounts_),
+                                         Arg("blocks", blocks), Arg("systems", *systems)));
+  }
   if (sets_host_.empty()) return absl::OkStatus();
   return queue.Launch(fit_, Sets(), Arg("count", set_count()), Arg("sets", sets_), Arg("vertices", vertices_), Arg("rest", rest_),
                       Arg("x", x), Arg("velocity", BufferView<Float4>()), Arg("blocks", blocks),

@@ -307,10 +307,56 @@ __kernel void joint_efforts(uint count, uint is_back, __global double* reals, __
   }
 }
 
-/* Given poses at the end of a step, in the places of rigid bodies from `first` on: [2] centre, rotation. Work-item: one. */
-__kernel void joint_mounts_place(uint count, uint first, const __global float4* poses, __global RigidBlockState* blocks) {
+/* What draws a mount to its end of the step. */
+typedef struct {
+  float3 pull; /* at `center` */
+  float stiffness;
+} MountPull;
+
+static inline MountPull mount_pull(const __global JointMount* mount, const __global StepParams* p, const __global RigidBlockState* b,
+                                   float3 center) {
+  const float inertia = mount->force.w * p->inv_dt * p->inv_dt;
+  const float damping = mount->before.w * p->inv_dt;
+  const float3 start = b->center_start.xyz;
+  MountPull out;
+  out.pull = inertia * (start + p->dt_s * b->velocity.xyz - center) + damping * (start + mount->center.xyz - mount->before.xyz - center) +
+             mount->center.w * (mount->center.xyz - center) + mount->force.xyz;
+  out.stiffness = inertia + damping + mount->center.w;
+  return out;
+}
+
+/* After the free flights: mounts to the ends of the step, in the places of rigid bodies from `first` on; those on couplings as if no joint
+   held them. Work-item: one. */
+__kernel void joint_mounts_place(uint count, uint first, const __global StepParams* p, const __global JointMount* mounts,
+                                 __global RigidBlockState* blocks) {
   const uint m = (uint)get_global_id(0);
   if (m >= count) return;
-  blocks[first + m].center = (float4)(poses[2 * m].xyz, blocks[first + m].center.w);
-  blocks[first + m].rotation = poses[2 * m + 1];
+  __global RigidBlockState* b = blocks + first + m;
+  b->rotation = mounts[m].rotation;
+  if (mounts[m].center.w == 0.0f) {
+    b->center.xyz = mounts[m].center.xyz;
+  } else {
+    const MountPull pull = mount_pull(mounts + m, p, b, b->center_start.xyz);
+    b->center.xyz = b->center_start.xyz + pull.pull / pull.stiffness;
+  }
+}
+
+/* Turns of mounts are given: what resists them [N m] at a stiffness of 1 N/m of the coupling. */
+#define MOUNT_TURNING 1e6f
+
+/* Blocks of mounts on couplings, after those of rigid bodies. Work-item: mount. */
+__kernel void joint_mount_systems(uint count, uint first, const __global StepParams* p, const __global JointMount* mounts,
+                                  const __global RigidBlockState* blocks, __global JointBodySystem* systems) {
+  const uint m = (uint)get_global_id(0);
+  if (m >= count || mounts[m].center.w == 0.0f) return;
+  const __global RigidBlockState* b = blocks + first + m;
+  const MountPull pull = mount_pull(mounts + m, p, b, b->center.xyz);
+  __global JointBodySystem* system = systems + (b->joint_member - 1u);
+  for (uint k = 0; k < 21; ++k) system->h[k] = 0.0f;
+  system->h[0] = system->h[2] = system->h[5] = pull.stiffness;
+  system->h[9] = system->h[14] = system->h[20] = MOUNT_TURNING * pull.stiffness;
+  system->f[0] = pull.pull.x;
+  system->f[1] = pull.pull.y;
+  system->f[2] = pull.pull.z;
+  system->f[3] = system->f[4] = system->f[5] = 0.0f;
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/rigid_joints.h"
 #include "gpu/dynamics/tissue_layout.h"
@@ -46,28 +47,34 @@ std::vector<JointSetVertices> JointSetsOf(const TissueModel& model, const Tissue
 /// the vertices, and each set moves as a whole. So joints hold to rounding, whatever the tissue does, and efforts converge with the sweeps:
 /// an augmented Lagrangian method whose penalty is the stiffness of the vertices. Efforts act as forces on the vertices that work on
 /// the motion of the frame alone, by virtual work. Where planes stop vertices, these stay behind, and efforts grow by the mean share.
-/// A mount has a pose that is given for the end of each step: an instrument.
+/// A mount has a pose that is given for the end of each step: an instrument. One on a coupling is a body in the joints' systems, with the
+/// mass, spring and damper of the tool, whose own copy in ToolContacts gets the forces from the caller.
 ///
 /// The set is one work-item. Determinism: same input, same bits. docs/algorithms/joints.md, "Tissue and instruments".
 class JointFrames {
  public:
   /// States for the places after `rigid_count` bodies. Sets that cannot be fitted stay where they are.
-  static std::vector<RigidBlockState> States(std::span<const JointSetVertices> sets, size_t mount_count);
+  static std::vector<RigidBlockState> States(std::span<const JointSetVertices> sets, std::span<const TissueJointMount> mounts);
+  /// How many of the mounts joints can move. Errors: InvalidArgument (a mount, by number and field).
+  static absl::StatusOr<size_t> CountCoupled(std::span<const TissueJointMount> mounts);
 
-  static absl::StatusOr<std::unique_ptr<JointFrames>> Create(Queue& queue, std::span<const JointSetVertices> sets, size_t mount_count,
-                                                             uint32_t rigid_count);
+  static absl::StatusOr<std::unique_ptr<JointFrames>> Create(Queue& queue, std::span<const JointSetVertices> sets,
+                                                             std::span<const TissueJointMount> mounts, uint32_t rigid_count);
   /// After RigidJoints were made, and after each edit of the layout, with as many sets.
   absl::Status SetVertices(Queue& queue, std::span<const JointSetVertices> sets, const RigidJoints& joints);
 
   uint32_t set_count() const { return static_cast<uint32_t>(sets_host_.size()); }
-  uint32_t mount_count() const { return static_cast<uint32_t>(mounts_host_.size() / 2); }
+  uint32_t mount_count() const { return static_cast<uint32_t>(mounts_host_.size()); }
   size_t device_bytes() const;
 
-  /// Of a mount at the end of the next step, and until it is given anew: centre [m] and rotation (x y z w).
-  void SetMount(size_t mount, const Float4& center_m, const Float4& rotation) {
-    mounts_host_[2 * mount] = center_m;
-    mounts_host_[2 * mount + 1] = rotation;
-  }
+  /// Of a mount at the end of the next step: centre [m], rotation (x y z w), and what force [N] else acts on one with a coupling. To be
+  /// given before each step.
+  void SetMount(size_t mount, const std::array<double, 3>& center_m, const Float4& rotation, const std::array<double, 3>& force_n);
+  /// Mounts as at the start.
+  void Reset() { mounts_host_ = initial_mounts_; }
+  void GoOnFrom(const JointFrames& old) { mounts_host_ = old.mounts_host_; }
+  void SaveState(StateWriter& archive) const;
+  absl::Status LoadState(StateReader& archive);
 
   // Within a step; they enqueue only. `blocks`: of all bodies.
   /// Before the free flights: frames and motion of sets at the start.
@@ -75,10 +82,10 @@ class JointFrames {
   /// Around the first guess, which moves sets to where joints want them before their vertices could answer: efforts stay as they were.
   absl::Status KeepEfforts(Queue& queue, const RigidJoints& joints, bool is_back);
   /// After the free flights: mounts to their poses.
-  absl::Status PlaceMounts(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks);
-  /// Frames of sets at x, and with `systems` their blocks, after those of rigid bodies and before RigidJoints::Solve.
-  absl::Status Fit(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<RigidBlockState>& blocks,
-                   const DeviceBuffer<JointBodySystem>* systems);
+  absl::Status PlaceMounts(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<RigidBlockState>& blocks);
+  /// Frames of sets at x, and with `systems` their blocks and those of mounts, after those of rigid bodies and before RigidJoints::Solve.
+  absl::Status Fit(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
+                   const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<JointBodySystem>* systems);
   /// After RigidJoints::Solve: shares that planes leave, if scene has any.
   absl::Status Share(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                      const DeviceBuffer<JointBodySystem>& systems);
@@ -99,11 +106,12 @@ class JointFrames {
   uint32_t rigid_count_ = 0;
   uint32_t vertex_count_ = 0;
   std::vector<JointSet> sets_host_;
-  std::vector<Float4> mounts_host_;  // [2 mount]: centre, rotation
-  Kernel fit_, share_, move_, note_, push_, efforts_, place_mounts_;
+  std::vector<JointMount> initial_mounts_, mounts_host_;
+  Kernel fit_, share_, move_, note_, push_, efforts_, place_mounts_, mount_systems_;
   DeviceBuffer<JointSet> sets_;
   DeviceBuffer<uint32_t> vertices_, owners_, ends_;
-  DeviceBuffer<Float4> rest_, y_free_, mounts_;
+  DeviceBuffer<Float4> rest_, y_free_;
+  DeviceBuffer<JointMount> mounts_;
   DeviceBuffer<double> fits_, kept_;
 };
 

@@ -3,6 +3,7 @@
 #include "gpu/base/state_archive.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/joint_types.h"
 #include "gpu/shared/nurbs_shell_state.h"
 #include "gpu/shared/rigid_types.h"
 #include "gpu/shared/types.h"
@@ -24,6 +25,8 @@ template <>
 inline constexpr bool kIsPacked<gpu::RigidBlockState> = true;
 template <>
 inline constexpr bool kIsPacked<gpu::ControlPointState> = true;
+template <>
+inline constexpr bool kIsPacked<gpu::JointMount> = true;
 
 static_assert(sizeof(gpu::TissueTet) == 72 && alignof(gpu::TissueTet) == 4, "a new field may bring padding");
 template <>

@@ -197,14 +197,14 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
 }
 
 absl::Status RigidBlocks::SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation,
-                                    std::span<const JointSetVertices> sets) {
+                                    std::span<const JointSetVertices> sets, std::span<const TissueJointMount> mounts) {
   const size_t before = queue.context()->allocated_bytes();
-  const size_t frame_count = initial_.size() - rigid_count_;
-  const size_t mount_count = frame_count - sets.size();
-  PALPATE_ASSIGN_OR_RETURN(joints_, RigidJoints::Create(queue, joints, initial_, dissipation,
-                                                        {.rigid = rigid_count_, .sets = sets.size(), .mounts = mount_count}));
-  if (frame_count > 0) {
-    PALPATE_ASSIGN_OR_RETURN(frames_, JointFrames::Create(queue, sets, mount_count, rigid_count_));
+  PALPATE_ASSIGN_OR_RETURN(const size_t coupled, JointFrames::CountCoupled(mounts));
+  const RigidJoints::BodyCounts counts = {
+      .rigid = rigid_count_, .sets = sets.size(), .coupled = coupled, .mounts = mounts.size() - coupled};
+  PALPATE_ASSIGN_OR_RETURN(joints_, RigidJoints::Create(queue, joints, initial_, dissipation, counts));
+  if (initial_.size() > rigid_count_) {
+    PALPATE_ASSIGN_OR_RETURN(frames_, JointFrames::Create(queue, sets, mounts, rigid_count_));
     PALPATE_RETURN_IF_ERROR(frames_->SetVertices(queue, sets, *joints_));
   }
   device_bytes_ += queue.context()->allocated_bytes() - before;
@@ -225,12 +225,14 @@ absl::Status RigidBlocks::Reset(Queue& queue, const DeviceBuffer<Float4>& x, con
   PALPATE_RETURN_IF_ERROR(queue.Write(states_, std::span<const RigidBlockState>(initial_)));
   states_host_ = initial_;
   if (joints_) PALPATE_RETURN_IF_ERROR(joints_->Reset(queue));
+  if (frames_) frames_->Reset();
   return Place(queue, no_entries_, x, touched);
 }
 
 absl::Status RigidBlocks::GoOnFrom(Queue& queue, RigidBlocks& old) {
   PALPATE_RETURN_IF_ERROR(old.ReadStates(queue).status());
   if (joints_ && old.joints_) PALPATE_RETURN_IF_ERROR(joints_->GoOnFrom(queue, *old.joints_));
+  if (frames_ && old.frames_) frames_->GoOnFrom(*old.frames_);
   return TakeStates(queue, old.states_host_);
 }
 
@@ -257,6 +259,7 @@ absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
   archive.Enter("RigidBlocks");
   archive(states_host);
+  if (frames) frames->SaveState(archive);
   return joints ? joints->SaveState(queue, archive) : absl::OkStatus();
 }
 
@@ -265,6 +268,7 @@ absl::Status RigidBlocks::LoadState(Queue& queue, StateReader& archive) {
   archive.Enter("RigidBlocks");
   archive(states);
   PALPATE_RETURN_IF_ERROR(archive.status());
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->LoadState(archive));
   if (joints_) PALPATE_RETURN_IF_ERROR(joints_->LoadState(queue, archive));
   return TakeStates(queue, states);
 }
@@ -448,7 +452,7 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
 absl::Status RigidBlocks::GuessJointed(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                                        const DeviceBuffer<uint8_t>& touched) {
   constexpr int kRounds = 3;
-  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->PlaceMounts(queue, states_));
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->PlaceMounts(queue, scene, states_));
   PALPATE_RETURN_IF_ERROR(joints_->Begin(queue, *scene.params, states_));
   if (frames_) PALPATE_RETURN_IF_ERROR(frames_->KeepEfforts(queue, *joints_, /*is_back=*/false));
   RigidSurroundings alone;
@@ -474,7 +478,7 @@ absl::Status RigidBlocks::PushAgain(Queue& queue, const RigidSurroundings& scene
 absl::Status RigidBlocks::MoveJointed(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                                       const DeviceBuffer<uint8_t>& touched) {
   const auto view = [](const auto* buffer) { return buffer == nullptr ? std::remove_cvref_t<decltype(buffer->view())>{} : buffer->view(); };
-  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Fit(queue, x, states_, &joints_->systems()));
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Fit(queue, scene, x, states_, &joints_->systems()));
   PALPATE_RETURN_IF_ERROR(joints_->Solve(queue, *scene.params, states_));
   const auto member_count = static_cast<uint32_t>(joints_->members().count());
   const uint32_t has_planes = scene.pairs != nullptr ? 1 : 0;
@@ -494,7 +498,7 @@ absl::Status RigidBlocks::MoveJointed(Queue& queue, const RigidSurroundings& sce
 
 absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x) {
   PALPATE_RETURN_IF_ERROR(queue.Launch(finish_, Bodies(), Arg("count", body_count()), Arg("p", *scene.params), Arg("blocks", states_)));
-  return frames_ ? frames_->Fit(queue, x, states_, nullptr) : absl::OkStatus();
+  return frames_ ? frames_->Fit(queue, scene, x, states_, nullptr) : absl::OkStatus();
 }
 
 absl::Status RigidBlocks::RollBack(Queue& queue) {

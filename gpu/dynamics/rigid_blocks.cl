@@ -711,7 +711,7 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
-  if (b->center.w == 0.0f) return; /* a mount of joints, which is where it was put */
+  if (b->center.w == 0.0f) return; /* a mount of joints that is exactly where it is told */
   const float3 center = b->center.xyz;
   RigidSystem s;
   set_free_flight(&s, b, p);

@@ -83,9 +83,9 @@ class RigidBlocks final : public SurfaceFollower {
   static absl::StatusOr<std::unique_ptr<RigidBlocks>> Create(Queue& queue, std::span<const RigidBlock> blocks,
                                                              std::span<const Float4> rest_m, std::span<const RigidBlockState> frames = {});
 
-  /// Joins bodies, once, before the first step; `sets` and mounts are the frames given to Create. Errors: those of RigidJoints::Create.
+  /// Joins bodies, once, before the first step; `sets` and `mounts` are the frames given to Create. Errors: those of RigidJoints::Create.
   absl::Status SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation = RigidJoints::kDefaultDissipation,
-                         std::span<const JointSetVertices> sets = {});
+                         std::span<const JointSetVertices> sets = {}, std::span<const TissueJointMount> mounts = {});
   /// After an edit of the layout: the same sets, of other vertices. Precondition: there are joints.
   absl::Status SetJointSets(Queue& queue, std::span<const JointSetVertices> sets) {
     return frames_ ? frames_->SetVertices(queue, sets, *joints_) : absl::OkStatus();

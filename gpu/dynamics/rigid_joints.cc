@@ -83,7 +83,7 @@ JointRow RowData(const RigidJointRow& row) {
 }
 
 absl::Status CheckJoint(const RigidJoint& joint, size_t index, const RigidJoints::BodyCounts& counts) {
-  const size_t movable = counts.rigid + counts.sets;
+  const size_t movable = counts.rigid + counts.sets + counts.coupled;
   const size_t body_count = movable + counts.mounts;
   const std::string where = absl::StrCat("joint ", index, ": ");
   for (const uint32_t body : {joint.body_a, joint.body_b}) {
@@ -301,7 +301,7 @@ absl::StatusOr<std::unique_ptr<RigidJoints>> RigidJoints::Create(Queue& queue, s
   }
   for (size_t j = 0; j < joints.size(); ++j) PALPATE_RETURN_IF_ERROR(CheckJoint(joints[j], j, counts));
   std::unique_ptr<RigidJoints> out(new RigidJoints);
-  out->plan_ = JointPlan::Of(joints, counts.rigid + counts.sets);
+  out->plan_ = JointPlan::Of(joints, counts.rigid + counts.sets + counts.coupled);
   const auto is_set = [&](uint32_t body) { return body >= counts.rigid && body < counts.rigid + counts.sets; };
   for (size_t j = 0; j < joints.size(); ++j) {
     out->plan_.places[j].is_set = (is_set(joints[j].body_a) ? 1 : 0) | (is_set(joints[j].body_b) ? 2 : 0);

@@ -52,7 +52,7 @@ class RigidJoints {
  public:
   /// How many bodies of which kind there are, in this order.
   struct BodyCounts {
-    size_t rigid = 0, sets = 0, mounts = 0;
+    size_t rigid = 0, sets = 0, coupled = 0, mounts = 0;  ///< mounts: those that nothing moves
   };
   static constexpr double kDefaultDissipation = 0.02;
 

@@ -197,6 +197,21 @@ struct TissueJointSet {
   }
 };
 
+/// A pose that carries joints from outside, given by TissueSolver::SetJointMount: exactly; or on a coupling, as a tool is, whose mass feels
+/// the joints, but turns exactly as it is told.
+struct TissueJointMount {
+  std::array<double, 3> center_m{};  ///< at the start; its axes are those of the world then
+  double coupling_n_per_m = 0;       ///< 0: exactly. Those on couplings come first
+  double damping_n_s_per_m = 0;
+  double mass_kg = 0;  ///< on a coupling above 0
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [center, coupling, damping, mass] = *this;
+    archive(center, coupling, damping, mass);
+  }
+};
+
 /// A thin deformable NURBS body: its control points move, and fixed vertices that have no tets follow them. Metres, world frame at rest.
 struct TissueNurbsShell {
   uint32_t body = 0;                   ///< of TissueModel::triangle_body
@@ -242,7 +257,7 @@ struct TissueModel {
   std::vector<TissueRigidBody> rigid;
   std::vector<RigidJoint> joints;              ///< of bodies: those in `rigid`, then joint_sets, then mounts; the same after edits
   std::vector<TissueJointSet> joint_sets;      ///< as many after edits
-  uint32_t joint_mounts = 0;                   ///< poses that TissueSolver::SetJointMount gives; the same after edits
+  std::vector<TissueJointMount> joint_mounts;  ///< the same after edits
   std::vector<TissueNurbsShell> nurbs_shells;  ///< the same after edits
   std::vector<TissueShape> shapes;             ///< of shape-matched tets; those of one share no vertex with other tets
   /// [vertex_count] or empty: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut. Vertices of one

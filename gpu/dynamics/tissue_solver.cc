@@ -511,8 +511,9 @@ absl::Status TissueSolver::SetAnchors(std::span<const TissueAnchor> anchors, uin
 absl::Status TissueSolver::SetJointRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows) {
   return impl_->SetJointRows(joint, rows);
 }
-absl::Status TissueSolver::SetJointMount(uint32_t mount, const std::array<double, 3>& origin_m, const std::array<double, 4>& rotation) {
-  return impl_->SetJointMount(mount, origin_m, rotation);
+absl::Status TissueSolver::SetJointMount(uint32_t mount, const std::array<double, 3>& center_m, const std::array<double, 4>& rotation,
+                                         const std::array<double, 3>& force_n) {
+  return impl_->SetJointMount(mount, center_m, rotation, force_n);
 }
 void TissueSolver::SetWind(const std::array<double, 3>& velocity_m_per_s) { impl_->SetWind(velocity_m_per_s); }
 absl::Status TissueSolver::SetPrescribed(std::span<const float> positions_m) { return impl_->SetPrescribed(positions_m); }

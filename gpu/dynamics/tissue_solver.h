@@ -82,8 +82,10 @@ class TissueSolver {
   /// What drives and limits the coordinates of a joint from the next step on, until changed or Reset. Errors: InvalidArgument (no such
   /// joint; a row, by number and field).
   absl::Status SetJointRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows);
-  /// Where a mount of joints is at the end of the next steps: its origin, and its rotation (x y z w, unit). Errors: InvalidArgument.
-  absl::Status SetJointMount(uint32_t mount, const std::array<double, 3>& origin_m, const std::array<double, 4>& rotation);
+  /// Where a mount of joints is at the end of the next step, or is drawn to on its coupling: its centre, its rotation since the start
+  /// (x y z w, unit), and what else acts on one with a coupling. To be given before each step. Errors: InvalidArgument.
+  absl::Status SetJointMount(uint32_t mount, const std::array<double, 3>& center_m, const std::array<double, 4>& rotation,
+                             const std::array<double, 3>& force_n = {});
 
   /// Velocity of the air from the next step on, at first 0: TissueModel::drag_kg_per_m3.
   void SetWind(const std::array<double, 3>& velocity_m_per_s);

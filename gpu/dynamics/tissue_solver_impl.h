@@ -72,7 +72,8 @@ class TissueSolver::Impl {
     if (!rigid_ || rigid_->joints() == nullptr) return absl::InvalidArgumentError("the model has no joints");
     return rigid_->joints()->SetRows(joint, rows);
   }
-  absl::Status SetJointMount(uint32_t mount, const std::array<double, 3>& center_m, const std::array<double, 4>& rotation);
+  absl::Status SetJointMount(uint32_t mount, const std::array<double, 3>& center_m, const std::array<double, 4>& rotation,
+                             const std::array<double, 3>& force_n);
   void SetWind(const std::array<double, 3>& velocity_m_per_s) { air_.SetWind(velocity_m_per_s); }
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
   absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, const std::function<void()>& before_tools,

@@ -65,7 +65,7 @@ StepParams MakeParams(const TissueModel& model, const TissueOptions& options, co
 }
 
 absl::Status CheckJointSets(const TissueModel& model) {
-  if (model.joints.empty() && (!model.joint_sets.empty() || model.joint_mounts > 0)) {
+  if (model.joints.empty() && (!model.joint_sets.empty() || !model.joint_mounts.empty())) {
     return absl::InvalidArgumentError("joint_sets: there are no joints");
   }
   std::vector<bool> is_held(model.rest_m.size(), false);
@@ -210,7 +210,7 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
   }
   const std::vector<JointSetVertices> sets = JointSetsOf(model, layout_, options_.dt_s);
   PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, model.joint_mounts)));
-  if (!model.joints.empty()) PALPATE_RETURN_IF_ERROR(rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation, sets));
+  if (!model.joints.empty()) PALPATE_RETURN_IF_ERROR(rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation, sets, model.joint_mounts));
   followers_.Add(rigid_.get());
   return absl::OkStatus();
 }

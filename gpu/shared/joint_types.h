@@ -119,6 +119,15 @@ typedef struct JointSet {
 } JointSet;
 PALPATE_SHARED_SIZE(JointSet, 128);
 
+/* A pose that carries joints from outside: where it is at the end of a step; or what draws a body of a mass there, by its coupling. */
+typedef struct JointMount {
+  Float4 center;   /* xyz [m]; w = stiffness of the coupling [N/m], 0: it is exactly there */
+  Float4 rotation; /* x y z w, exactly */
+  Float4 before;   /* xyz of the centre in the step before; w = damping of the coupling [N s/m] */
+  Float4 force;    /* xyz [N] of what else acts; w = mass [kg] */
+} JointMount;
+PALPATE_SHARED_SIZE(JointMount, 64);
+
 /* What a joint did in a step. */
 typedef struct JointReport {
   Float4 force;         /* xyz [N] on B at its point, world axes; w = farthest that a locked or limited coordinate is off [m] */

@@ -9,7 +9,7 @@ PALPATE_SHARED_BEGIN
 /* A rigid body as one block of the solver. Its frame B has the centre of mass as origin and the principal axes of inertia. A pose is a
    centre [m] and a unit quaternion x y z w, from B to world. */
 typedef struct RigidBlockState {
-  Float4 center;   /* xyz, w = mass [kg]; 0: of a mount of joints */
+  Float4 center;   /* xyz, w = mass [kg]; 0: of a mount of joints that is exactly where it is told */
   Float4 rotation; /* newest iterate */
   Float4 center_start;
   Float4 rotation_start; /* at the start of the step */

@@ -271,6 +271,7 @@ struct JointDriveDescription {
 
 struct JointDescription {
   static constexpr uint32_t kWorld = 0xffffffffU;
+  static constexpr uint32_t kNoTool = 0xffffffffU;
   std::string name;  ///< unique in the scene
   JointKind kind = JointKind::kBall;
   uint32_t body_a = kWorld, body_b = kWorld;                ///< places in bodies; not both the world, not the same but of two regions
@@ -285,6 +286,7 @@ struct JointDescription {
   bool ignores_contact = false;  ///< the two bodies pass through each other; neither is the world
   /// Of a deformable body: vertices of its mesh that move with the joint, ascending, unique. Empty: the body is rigid, or the world.
   std::vector<uint32_t> vertices_a, vertices_b;
+  uint32_t tool_a = kNoTool, tool_b = kNoTool;  ///< places in tools, in the place of a body, which is kWorld then; not both
 };
 inline constexpr size_t kMaxJoints = 4096;  ///< of a scene
 

@@ -158,9 +158,16 @@ void CheckJoint(Checker& check, const std::string& path, const v1::JointSpec& jo
   }
   if (joint.has_region_a()) CheckRegion(check, At(path, "region_a"), RegionOf(joint.region_a()), "box, ball, vertices");
   if (joint.has_region_b()) CheckRegion(check, At(path, "region_b"), RegionOf(joint.region_b()), "box, ball, vertices");
+  check.Name(At(path, "instrument_a"), joint.instrument_a(), kMaxNameBytes);
+  check.Name(At(path, "instrument_b"), joint.instrument_b(), kMaxNameBytes);
+  if (!joint.instrument_a().empty() && !joint.body_a().empty()) check.Invalid(At(path, "instrument_a"), "body_a is given too");
+  if (!joint.instrument_b().empty() && !joint.body_b().empty()) check.Invalid(At(path, "instrument_b"), "body_b is given too");
   const bool has_two_regions = joint.has_region_a() && joint.has_region_b() && !joint.body_a().empty();
   if (check.ok() && joint.body_a() == joint.body_b() && !has_two_regions) {
-    check.Invalid(At(path, "body_b"), joint.body_b().empty() ? "is the world, as body_a is" : "is body_a too");
+    const bool has_instrument = !joint.instrument_a().empty() || !joint.instrument_b().empty();
+    check.Invalid(At(path, "body_b"), !joint.body_b().empty() ? "is body_a too"
+                                      : has_instrument        ? "is missing, as body_a is: one end must be a body"
+                                                              : "is the world, as body_a is");
   }
   if (joint.ignores_contact() && (joint.body_a().empty() || joint.body_b().empty() || joint.body_a() == joint.body_b())) {
     check.Invalid(At(path, "ignores_contact"), "is of two bodies, and one end is the world, or both are of one body");
@@ -313,6 +320,14 @@ absl::StatusOr<std::vector<uint32_t>> VerticesOf(const v1::JointRegion& region, 
   return RegionVertices(RegionOf(moved), path, body.mesh);
 }
 
+/// kNoTool for an empty name.
+absl::StatusOr<uint32_t> FindTool(const sim::SceneDescription& scene, const std::string& name, const std::string& path) {
+  if (name.empty()) return JointDescription::kNoTool;
+  const auto at = std::ranges::find(scene.tools, name, &sim::ToolDescription::name);
+  if (at == scene.tools.end()) return absl::InvalidArgumentError(absl::StrCat(path, ": the scene has no tool \"", name, "\""));
+  return static_cast<uint32_t>(at - scene.tools.begin());
+}
+
 absl::Status BuildEnd(const EndSpec& end, const std::string& path, const sim::SceneDescription& scene, uint32_t* body,
                       std::vector<uint32_t>* vertices) {
   if (end.body.empty() && end.region != nullptr) {
@@ -369,6 +384,8 @@ absl::Status BuildJoints(const v1::SceneSpec& spec, sim::SceneDescription* out) 
                                         .region = joint.has_region_b() ? &joint.region_b() : nullptr,
                                         .shift_m = shift_m},
                                        path, *out, &built.body_b, &built.vertices_b));
+      PALPATE_ASSIGN_OR_RETURN(built.tool_a, FindTool(*out, joint.instrument_a(), At(path, "instrument_a")));
+      PALPATE_ASSIGN_OR_RETURN(built.tool_b, FindTool(*out, joint.instrument_b(), At(path, "instrument_b")));
       if (built.body_a == built.body_b && built.vertices_a == built.vertices_b) {
         return absl::InvalidArgumentError(absl::StrCat(At(path, "body_b"), ": is the same as body_a in copy ", copy));
       }
@@ -450,6 +467,8 @@ std::vector<v1::JointInfo> EncodeJointInfos(const sim::SceneDescription& descrip
     info.set_kind(sim::kJointKindNames[static_cast<size_t>(joint.kind)]);
     info.set_body_a(name_of(joint.body_a));
     info.set_body_b(name_of(joint.body_b));
+    if (joint.tool_a != JointDescription::kNoTool) info.set_instrument_a(description.tools[joint.tool_a].name);
+    if (joint.tool_b != JointDescription::kNoTool) info.set_instrument_b(description.tools[joint.tool_b].name);
   }
   return out;
 }

@@ -937,13 +937,13 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
       out.bodies.push_back(std::move(body));
     }
   }
-  PALPATE_RETURN_IF_ERROR(BuildJoints(spec, &out));
   PALPATE_RETURN_IF_ERROR(BuildSutures(spec, &out));
   for (const v1::ObstacleSpec& obstacle : spec.obstacles()) out.obstacles.push_back(BuildObstacle(obstacle));
   for (int i = 0; i < spec.tools_size(); ++i) {
     PALPATE_ASSIGN_OR_RETURN(sim::ToolDescription tool, BuildToolDescription(spec.tools(i), At("tools", i)));
     out.tools.push_back(std::move(tool));
   }
+  PALPATE_RETURN_IF_ERROR(BuildJoints(spec, &out));
   if (!spec.solver().has_coarse_nodes()) {
     out.solver.coarse_nodes = sim::ChosenCoarseNodes(out);
     if (out.solver.tolerance_m_per_s2 > 0 && out.solver.coarse_nodes == 0) {

@@ -100,8 +100,8 @@ void FramePublisher::DescribeTool(size_t t, const gpu::TissueStep& step, Frame* 
   tool.device_pose = commands_[t].device_pose;
   const ToolState& state = tools_[t];
   tool.pose = state.pose;
-  tool.force_n = state.grasp_force_n + state.blade_force_n;
-  tool.torque_n_m = state.grasp_torque_n_m + state.blade_torque_n_m;
+  tool.force_n = state.grasp_force_n + state.blade_force_n + state.joint_force_n;
+  tool.torque_n_m = state.grasp_torque_n_m + state.blade_torque_n_m + state.joint_torque_n_m;
   tool.jaw_angle_rad = state.jaws.angle_rad();
   for (size_t i = 0; i < state.parts.size(); ++i) {
     const double stopped_m = step.blocked_m[state.first_collider + i];

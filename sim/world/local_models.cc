@@ -200,6 +200,14 @@ void LocalModels::AddBlade(size_t t) {
           std::numbers::pi / 4 * length_m * length_m);
 }
 
+/// What joints hold: as stiff as a patch of the tool's size.
+void LocalModels::AddJoint(size_t t) {
+  const ToolState& state = tools_[t];
+  if (!(state.joint_force_n.norm() > 0) || state.joint_body >= bodies_.size()) return;
+  AddPull(state, state.joint_force_n, state.joint_torque_n_m, bodies_[state.joint_body]->zones().MaterialOf(0),
+          std::numbers::pi * state.parts[0].radius_m * state.parts[0].radius_m);
+}
+
 void LocalModels::Build(const gpu::TissueStep& step, Frame* frame) {
   const HapticOptions& haptics = description_.haptics;
   std::vector<Eigen::Vector3d> surface_m;
@@ -219,6 +227,7 @@ void LocalModels::Build(const gpu::TissueStep& step, Frame* frame) {
     }
     AddGrasp(t);
     AddBlade(t);
+    AddJoint(t);
     ShareStiffness(spreads_, contacts_);
     LocalModelInput input;
     input.device_pose = frame->tools[t].device_pose;

@@ -51,6 +51,7 @@ class LocalModels {
                double area_m2);
   void AddGrasp(size_t t);
   void AddBlade(size_t t);
+  void AddJoint(size_t t);
 
   const ToolRack& rack_;
   const SceneDescription& description_;

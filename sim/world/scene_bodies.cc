@@ -198,6 +198,7 @@ absl::Status SceneBodies::Build() {
 absl::Status SceneBodies::AddJoints() {
   PALPATE_ASSIGN_OR_RETURN(JointModel model, SceneJoints::ModelOf(description_));
   motions_.joints = std::move(model.joints);
+  motions_.joint_mounts = std::move(model.mounts);
   for (size_t s = 0; s < model.sets.size(); ++s) {
     const JointSetDescription& set = model.sets[s];
     const std::string name =

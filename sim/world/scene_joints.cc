@@ -73,7 +73,19 @@ absl::Status CheckJoint(const SceneDescription& scene, const JointDescription& j
   PALPATE_RETURN_IF_ERROR(CheckEnd(scene, joint.body_a, joint.vertices_a, "body_a"));
   PALPATE_RETURN_IF_ERROR(CheckEnd(scene, joint.body_b, joint.vertices_b, "body_b"));
   if (joint.body_a == joint.body_b && joint.vertices_a == joint.vertices_b) {
-    return absl::InvalidArgumentError("body_b: is the same as body_a");
+    return absl::InvalidArgumentError("body_b: is the same as body_a, and one end must be a body");
+  }
+  for (const bool is_a : {true, false}) {
+    const uint32_t tool = is_a ? joint.tool_a : joint.tool_b;
+    if (tool == JointDescription::kNoTool) continue;
+    if (tool >= scene.tools.size() || (is_a ? joint.body_a : joint.body_b) != JointDescription::kWorld) {
+      return absl::InvalidArgumentError(absl::StrCat(is_a ? "tool_a" : "tool_b", ": is outside [0, ", scene.tools.size(),
+                                                     "), or in the place of a body that is given"));
+    }
+    if (scene.tools[tool].response == ToolResponse::kProjection) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(is_a ? "tool_a" : "tool_b", ": ", scene.tools[tool].name, " responds by projection, and cannot carry joints"));
+    }
   }
   if (!joint.point_a_m.allFinite() || !joint.point_b_m.allFinite()) return absl::InvalidArgumentError("a point is not finite");
   if (!(std::abs(joint.axis.norm() - 1) < 1e-6)) return absl::InvalidArgumentError("axis: is not of unit length");
@@ -82,6 +94,28 @@ absl::Status CheckJoint(const SceneDescription& scene, const JointDescription& j
   }
   if (!(joint.break_force_n > 0) || !(joint.break_torque_n_m > 0)) return absl::InvalidArgumentError("break_force_n: not above 0");
   return CheckJointCoordinate(joint);
+}
+
+/// Tools that carry joints, each once: those on couplings first, as the solver wants them.
+std::vector<uint32_t> MountsOf(const SceneDescription& description) {
+  std::vector<uint32_t> out;
+  for (const ToolDrive drive : {ToolDrive::kCoupled, ToolDrive::kDirect}) {
+    for (uint32_t t = 0; t < description.tools.size(); ++t) {
+      const bool carries = std::ranges::any_of(description.joints, [&](const JointDescription& j) { return j.tool_a == t || j.tool_b == t; });
+      if (carries && description.tools[t].drive == drive) out.push_back(t);
+    }
+  }
+  return out;
+}
+
+gpu::TissueJointMount MountOf(const ToolDescription& tool) {
+  gpu::TissueJointMount out;
+  out.center_m = ToArray(ToolRack::RestPose(tool).position_m);
+  if (tool.drive == ToolDrive::kDirect) return out;
+  out.coupling_n_per_m = tool.coupling_stiffness_n_per_m;
+  out.damping_n_s_per_m = CouplingDamping(tool);
+  out.mass_kg = tool.mass_kg;
+  return out;
 }
 
 }  // namespace
@@ -121,18 +155,22 @@ absl::StatusOr<JointModel> SceneJoints::ModelOf(const SceneDescription& descript
     if (description.bodies[b].kind == BodyKind::kRigid) rigid_of_body[b] = count++;
   }
   JointModel out;
-  const auto end = [&](size_t j, bool is_a) {
+  const auto set_of = [&](size_t j, bool is_a) {
     const JointDescription& joint = description.joints[j];
     const uint32_t body = is_a ? joint.body_a : joint.body_b;
     const std::vector<uint32_t>& vertices = is_a ? joint.vertices_a : joint.vertices_b;
-    if (body == JointDescription::kWorld) return gpu::RigidJoint::kWorld;
-    if (vertices.empty()) return rigid_of_body[body];
     const auto known = std::ranges::find_if(out.sets, [&](const JointSetDescription& set) {
       return set.body == body && std::ranges::equal(set.vertices, vertices);
     });
     const auto place = static_cast<uint32_t>(known - out.sets.begin());
     if (known == out.sets.end()) out.sets.push_back({.body = body, .vertices = vertices, .joint = j, .is_a = is_a});
     return count + place;
+  };
+  const auto end = [&](size_t j, bool is_a) {
+    const JointDescription& joint = description.joints[j];
+    const uint32_t body = is_a ? joint.body_a : joint.body_b;
+    if (body == JointDescription::kWorld) return gpu::RigidJoint::kWorld;
+    return (is_a ? joint.vertices_a : joint.vertices_b).empty() ? rigid_of_body[body] : set_of(j, is_a);
   };
   for (size_t j = 0; j < description.joints.size(); ++j) {
     const JointDescription& joint = description.joints[j];
@@ -154,6 +192,16 @@ absl::StatusOr<JointModel> SceneJoints::ModelOf(const SceneDescription& descript
     }
     made.ignores_contact = joint.ignores_contact;
     made.rows = RowsOf(joint, {.drive = joint.drive, .lower = joint.lower, .upper = joint.upper}, 0);
+  }
+  // Mounts come after all sets.
+  const auto first_mount = static_cast<uint32_t>(count + out.sets.size());
+  const std::vector<uint32_t> mounts = MountsOf(description);
+  for (const uint32_t tool : mounts) out.mounts.push_back(MountOf(description.tools[tool]));
+  const auto mount_of = [&](uint32_t tool) { return first_mount + static_cast<uint32_t>(std::ranges::find(mounts, tool) - mounts.begin()); };
+  for (size_t j = 0; j < out.joints.size(); ++j) {
+    const JointDescription& joint = description.joints[j];
+    if (joint.tool_a != JointDescription::kNoTool) out.joints[j].body_a = mount_of(joint.tool_a);
+    if (joint.tool_b != JointDescription::kNoTool) out.joints[j].body_b = mount_of(joint.tool_b);
   }
   return out;
 }
@@ -198,6 +246,7 @@ std::array<gpu::RigidJointRow, 6> SceneJoints::RowsOf(const JointDescription& jo
 }
 
 void SceneJoints::Reset() {
+  mounts_ = MountsOf(description_);
   states_.clear();
   for (const JointDescription& joint : description_.joints) {
     states_.push_back({.drive = joint.drive, .lower = joint.lower, .upper = joint.upper});
@@ -236,11 +285,37 @@ void SceneJoints::FollowEdits(const gpu::TissueModel& model) {
   }
 }
 
-absl::Status SceneJoints::Drive(gpu::TissueSolver& solver, double end_s) {
+absl::Status SceneJoints::Drive(gpu::TissueSolver& solver, double end_s, const ToolRack& rack) {
+  for (size_t m = 0; m < mounts_.size(); ++m) {
+    const ToolState& state = rack.tools()[mounts_[m]];
+    const RigidPose rest = ToolRack::RestPose(description_.tools[mounts_[m]]);
+    const Eigen::Quaterniond turn = (state.aim.rotation * rest.rotation.conjugate()).normalized();
+    PALPATE_RETURN_IF_ERROR(solver.SetJointMount(static_cast<uint32_t>(m), ToArray(state.aim.position_m),
+                                                 {turn.x(), turn.y(), turn.z(), turn.w()},
+                                                 ToArray(state.tissue_force_n - state.joint_force_n)));
+  }
   for (size_t j = 0; j < states_.size(); ++j) {
     PALPATE_RETURN_IF_ERROR(solver.SetJointRows(static_cast<uint32_t>(j), RowsOf(description_.joints[j], states_[j], end_s)));
   }
   return absl::OkStatus();
+}
+
+void SceneJoints::PushTools(ToolRack* rack) const {
+  for (const uint32_t t : mounts_) {
+    ToolState& state = rack->tools()[t];
+    for (size_t j = 0; j < frame_.size(); ++j) {
+      const JointDescription& joint = description_.joints[j];
+      const bool is_a = joint.tool_a == t;
+      if (!is_a && joint.tool_b != t) continue;
+      const double sign = is_a ? -1 : 1;  // reports are of B
+      const Eigen::Vector3d force_n = sign * frame_[j].force_n;
+      state.joint_force_n += force_n;
+      state.joint_torque_n_m += sign * frame_[j].torque_n_m + (frame_[j].point_m - state.pose.position_m).cross(force_n);
+      state.joint_body = is_a ? joint.body_b : joint.body_a;
+    }
+    state.tissue_force_n += state.joint_force_n;
+    rack->FollowJoints(t);
+  }
 }
 
 void SceneJoints::Follow(std::span<const gpu::JointReport> reports) {

@@ -10,6 +10,7 @@
 #include "sim/scene/description.h"
 #include "sim/scene/edit.h"
 #include "sim/world/frame.h"
+#include "sim/world/tool_rack.h"
 
 namespace palpate::sim {
 
@@ -28,6 +29,7 @@ struct JointSetDescription {
 struct JointModel {
   std::vector<gpu::RigidJoint> joints;
   std::vector<JointSetDescription> sets;  ///< in the order in which `joints` counts them, after the rigid bodies
+  std::vector<gpu::TissueJointMount> mounts;  ///< of tools, after the sets
 };
 
 /// The joints of a scene: what they hold and how they are driven, as described and as edits leave it; which ones broke.
@@ -44,15 +46,18 @@ class SceneJoints {
   void Apply(const JointEdit& edit);
   /// After an edit of the meshes: joints of sets of which too little is left hold no more until the scene is reset.
   void FollowEdits(const gpu::TissueModel& model);
-  /// Before a step that ends at `end_s`: drives and motions go to the solver. Errors: those of TissueSolver::SetJointRows.
-  absl::Status Drive(gpu::TissueSolver& solver, double end_s);
+  /// Before a step that ends at `end_s`: drives and motions go to the solver, and where tools carry joints. Errors: those of
+  /// TissueSolver::SetJointRows and SetJointMount.
+  absl::Status Drive(gpu::TissueSolver& solver, double end_s, const ToolRack& rack);
   /// After a step: what the joints did; those that bore more than they can let go in the next one.
   void Follow(std::span<const gpu::JointReport> reports);
+  /// Gives tools what Follow found, after ToolRack::Follow.
+  void PushTools(ToolRack* rack) const;
   const std::vector<FrameJoint>& frame() const { return frame_; }
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    [[maybe_unused]] auto& [description, states, frame] = *this;
+    [[maybe_unused]] auto& [description, mounts, states, frame] = *this;
     archive.Enter("SceneJoints");
     archive(states, frame);
     archive.Check(states.size() == description.joints.size() && frame.size() == states.size(), "another number of joints");
@@ -73,6 +78,7 @@ class SceneJoints {
   static std::array<gpu::RigidJointRow, 6> RowsOf(const JointDescription& joint, const State& state, double time_s);
 
   const SceneDescription& description_;
+  std::vector<uint32_t> mounts_;  // tools, as JointModel has them
   std::vector<State> states_;
   std::vector<FrameJoint> frame_;
 };

@@ -20,6 +20,7 @@ struct SceneMotions {
   std::vector<gpu::TissueRigidBody> rigid;
   std::vector<gpu::RigidJoint> joints;
   std::vector<gpu::TissueJointSet> joint_sets;
+  std::vector<gpu::TissueJointMount> joint_mounts;
   std::vector<gpu::TissueNurbsShell> nurbs_shells;
   double air_density_kg_per_m3 = 0;
 };

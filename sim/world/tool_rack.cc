@@ -11,6 +11,7 @@ namespace palpate::sim {
 namespace {
 
 constexpr double kJawSpeed_rad_per_s = 4;
+constexpr double kJointShare = 0.5;  // of what a joint changes of its pull, in a step
 
 bool IsPose(const RigidPose& pose) {
   return pose.position_m.allFinite() && pose.rotation.coeffs().allFinite() && pose.rotation.norm() >= 1e-6;
@@ -23,6 +24,11 @@ void ToolRack::Reset() {
   tools_.clear();
   tool_of_collider_.clear();
   any_projection_ = false;
+  carries_joint_.assign(description_.tools.size(), false);
+  for (const JointDescription& joint : description_.joints) {
+    if (joint.tool_a < carries_joint_.size()) carries_joint_[joint.tool_a] = true;
+    if (joint.tool_b < carries_joint_.size()) carries_joint_[joint.tool_b] = true;
+  }
   for (size_t t = 0; t < description_.tools.size(); ++t) {
     const ToolDescription& tool = description_.tools[t];
     ToolState& state = tools_.emplace_back();
@@ -31,7 +37,7 @@ void ToolRack::Reset() {
                            .max_speed_rad_per_s = kJawSpeed_rad_per_s,
                            .max_torque_n_m = tool.instrument.max_grasp_force_n * tool.instrument.jaw_length_m / 2});
     state.parts = CapsulesOf(tool.instrument, tool.length_m, tool.radius_m, state.jaws.angle_rad());
-    state.aim = tool.trocar ? ConstrainToTrocar(*tool.trocar, tool.rest_pose) : tool.rest_pose;
+    state.aim = RestPose(tool);
     state.pose = state.aim;
     for (const InstrumentCapsule& part : state.parts) {
       state.capsules_m.push_back({state.pose.position_m + state.pose.rotation * part.tip_m, state.pose.rotation * part.axis_m});
@@ -80,6 +86,15 @@ absl::Status ToolRack::Make(std::vector<gpu::ColliderDescription>* colliders) {
   return absl::OkStatus();
 }
 
+RigidPose ToolRack::RestPose(const ToolDescription& tool) {
+  return tool.trocar ? ConstrainToTrocar(*tool.trocar, tool.rest_pose) : tool.rest_pose;
+}
+
+void ToolRack::FollowJoints(size_t t) {
+  ToolState& state = tools_[t];
+  if (description_.tools[t].drive == ToolDrive::kCoupled) state.joint_pull_n += kJointShare * (state.joint_force_n - state.joint_pull_n);
+}
+
 /// Where the tool's capsules are wanted at the end of the step.
 void ToolRack::Aim(size_t t) {
   const ToolDescription& tool = description_.tools[t];
@@ -99,8 +114,9 @@ void ToolRack::Aim(size_t t) {
 void ToolRack::SetTargets(size_t t) {
   const ToolState& state = tools_[t];
   const RigidPose& aim = state.aim;
+  const Eigen::Vector3d drawn_m = state.joint_pull_n / description_.tools[t].coupling_stiffness_n_per_m;
   for (size_t i = 0; i < state.parts.size(); ++i) {
-    targets_[state.first_collider + i] = {ToArray(aim.position_m + aim.rotation * state.parts[i].tip_m),
+    targets_[state.first_collider + i] = {ToArray(aim.position_m + drawn_m + aim.rotation * state.parts[i].tip_m),
                                           ToArray(aim.rotation * state.parts[i].axis_m)};
   }
 }
@@ -138,7 +154,8 @@ void ToolRack::TakeNewerPoses(std::span<const ToolCommand* const> commands) {
   for (size_t t = 0; t < commands.size(); ++t) {
     const ToolDescription& tool = description_.tools[t];
     const bool is_bound =
-        tool.trocar || tool.response == ToolResponse::kProjection || !tools_[t].held.empty() || tool.instrument.traits().has_blade;
+        tool.trocar || tool.response == ToolResponse::kProjection || !tools_[t].held.empty() || tool.instrument.traits().has_blade ||
+        carries_joint_[t];
     if (commands[t] == nullptr || is_bound || !IsPose(commands[t]->device_pose)) continue;
     commands_[t].device_pose = commands[t]->device_pose;
     commands_[t].device_pose.rotation.normalize();
@@ -170,6 +187,8 @@ void ToolRack::Follow(const gpu::TissueStep& step) {
     state.tissue_force_n.setZero();
     state.blade_force_n.setZero();
     state.blade_torque_n_m.setZero();
+    state.joint_force_n.setZero();
+    state.joint_torque_n_m.setZero();
     for (size_t i = 0; i < state.parts.size(); ++i) {
       const gpu::Collider& collider = step.colliders[state.first_collider + i];
       state.capsules_m[i] = {ToVector(collider.tip), ToVector(collider.axis)};

@@ -37,11 +37,16 @@ class ToolRack {
   void SetTargets(size_t t);
   /// Where a step left them; what tissue does to them begins at 0.
   void Follow(const gpu::TissueStep& step);
+  /// After joint_force_n of a tool is known: of one on a coupling it moves the target, as if it pulled at the spring, by a share in each
+  /// step.
+  void FollowJoints(size_t t);
+  /// Where a tool is at step 0.
+  static RigidPose RestPose(const ToolDescription& tool);
 
   /// Of a reader, one that Make() has made of the same description. What numbers name, its caller must check.
   template <typename Archive>
   void VisitState(Archive& archive) {
-    [[maybe_unused]] auto& [description, commands, targets, tools, tool_of_collider, any_projection] = *this;
+    [[maybe_unused]] auto& [description, commands, targets, tools, tool_of_collider, carries_joint, any_projection] = *this;
     const size_t tool_count = tools.size();
     archive.Enter("ToolRack");
     archive(commands);
@@ -70,6 +75,7 @@ class ToolRack {
   std::vector<gpu::ColliderTarget> targets_;
   std::vector<ToolState> tools_;
   std::vector<uint32_t> tool_of_collider_;
+  std::vector<bool> carries_joint_;  // [tool]
   bool any_projection_ = false;
 };
 

@@ -21,7 +21,7 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
   PALPATE_RETURN_IF_ERROR(PrepareInstruments());
   PALPATE_RETURN_IF_ERROR(PrescribeQuasiStatic());
   const double end_s = static_cast<double>(step_ + 1) * description_.dt_s;
-  PALPATE_RETURN_IF_ERROR(joints_.Drive(*solver_, end_s));
+  PALPATE_RETURN_IF_ERROR(joints_.Drive(*solver_, end_s, rack_));
   solver_->SetWind(ToArray(ValueAt(description_.wind.times_s, description_.wind.velocities_m_per_s, end_s)));
   tools_ms_ = MillisecondsSince(&mark);
   std::function<void()> take_newer_poses;
@@ -43,6 +43,7 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
   FollowInstruments(step);
   PALPATE_RETURN_IF_ERROR(FollowQuasiStatic(step));
   joints_.Follow(step.joints);
+  joints_.PushTools(&rack_);
   frame_ = MakeFrame(step);
   return frame_;
 }

@@ -316,7 +316,7 @@ TEST_F(JointFramesTest, AMountCarriesTissueAlong) {
   TissueModel scene = Bar({.young_modulus_pa = 5e4, .mass_damping_per_s = 4});
   const auto held = Inside(scene, {0, -1, -1}, {0.02, 1, 1});
   scene.joint_sets = {SetOf(scene, held)};
-  scene.joint_mounts = 1;
+  scene.joint_mounts.resize(1);
   scene.joints = {Fixed(1, 0, {0.01, 0, 0})};
   Make(scene);
   ASSERT_FALSE(HasFatalFailure());
@@ -446,7 +446,7 @@ TEST_F(JointFramesTest, ErrorsNameWhatIsWrong) {
   EXPECT_THAT(error([](TissueModel* m) { m->joints[0].body_b = 1; }), testing::HasSubstr("there is no rigid body 1"));
   EXPECT_THAT(error([](TissueModel* m) { m->joints.clear(); }), testing::HasSubstr("there are no joints"));
   EXPECT_THAT(error([](TissueModel* m) {
-                m->joint_mounts = 1;
+                m->joint_mounts.resize(1);
                 m->joints.push_back(Ball(RigidJoint::kWorld, 1, {0, 0, 0}));
               }),
               testing::HasSubstr("moved from outside"));

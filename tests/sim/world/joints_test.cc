@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <memory>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -264,6 +265,80 @@ TEST_F(Joints, StatesOfHeldTissueGoOnWithTheSameBits) {
   auto restored = World::Restore(context(), scene, **state);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(Run(**restored, 10).state_hash, wanted);
+}
+
+// A tool that a block or a strap of tissue hangs from; both drives, up and down.
+TEST_F(Joints, ToolsCarryBodiesAndFeelThem) {
+  for (const ToolDrive drive : {ToolDrive::kDirect, ToolDrive::kCoupled}) {
+    for (const bool is_heavy : {false, true}) {
+      SceneDescription scene;
+      scene.tools = {test::ToolAt("hook", {0, 0, 0.1}, drive)};
+      BodyDescription block = RigidBox("block", {0, 0, 0}, is_heavy ? Vector3d(0.06, 0.06, 0.06) : Vector3d(0.03, 0.03, 0.03));
+      block.material.mass_damping_per_s = 3;
+      scene.bodies = {block};
+      JointDescription hook;
+      hook.name = "hook";
+      hook.kind = JointKind::kFixed;
+      hook.tool_a = 0;
+      hook.body_b = 0;
+      hook.point_a_m = hook.point_b_m = {0, 0, 0.1};
+      scene.joints = {hook};
+      const std::unique_ptr<World> world = Create(scene);
+      ASSERT_NE(world, nullptr);
+      std::vector<ToolCommand> commands(1);
+      commands[0].device_pose = scene.tools[0].rest_pose;
+      double worst_m = 0;
+      for (int i = 0; i < 480; ++i) {
+        const double t = std::clamp((i - 60) / 180.0, 0.0, 1.0);
+        commands[0].device_pose.position_m = {0.2 * t, 0, 0.1 + 0.1 * t * (1 - t)};
+        commands[0].device_pose.rotation = Eigen::AngleAxisd(0.6 * t, Vector3d::UnitY()) * scene.tools[0].rest_pose.rotation;
+        worst_m = std::max(worst_m, test::Step(*world, commands)->joints[0].gap_m);
+      }
+      const Frame& frame = *world->CurrentFrame();
+      const double weight_n = (is_heavy ? 0.216 : 0.027) * kGravity;
+      SCOPED_TRACE(testing::Message() << (drive == ToolDrive::kDirect ? "direct" : "coupled") << (is_heavy ? " heavy" : " light"));
+      EXPECT_LT(worst_m, 2e-6);
+      EXPECT_NEAR(frame.tools[0].force_n.z(), -weight_n, 0.01 * weight_n);
+      // Its arm: the block is 10 cm below the tip, turned by 0.6 rad.
+      EXPECT_NEAR(frame.tools[0].torque_n_m.y(), -0.1 * std::sin(0.6) * weight_n, 0.02 * 0.1 * weight_n);
+      const double sag_m = drive == ToolDrive::kDirect ? 0 : weight_n / scene.tools[0].coupling_stiffness_n_per_m;
+      EXPECT_NEAR(frame.tools[0].pose.position_m.z(), 0.1 - sag_m, 0.01 * sag_m + 2e-5) << "the coupling is stretched by the weight";
+      ASSERT_EQ(frame.local_models.size(), 1U);
+      EXPECT_GT(frame.local_models[0].constraints.size(), 0U) << "a station renders the pull";
+      EXPECT_LT(frame.max_speed_m_per_s, 1e-3);
+    }
+  }
+}
+
+TEST_F(Joints, AToolPullsTissueByAJoint) {
+  SceneDescription scene = Strap();
+  scene.bodies.pop_back();
+  scene.joints.pop_back();
+  scene.tools = {test::ToolAt("clamp", {0, 0, -0.07})};
+  scene.tools[0].rest_pose.rotation = Eigen::AngleAxisd(std::numbers::pi, Vector3d::UnitX());  // its shaft points down
+  JointDescription clamp;
+  clamp.name = "clamp";
+  clamp.tool_b = 0;
+  clamp.body_a = 0;
+  for (uint32_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) {
+    if (scene.bodies[0].mesh.vertices[v].z() < -0.045) clamp.vertices_a.push_back(v);
+  }
+  clamp.point_a_m = clamp.point_b_m = {0, 0, -0.065};
+  scene.joints.push_back(clamp);
+  const std::unique_ptr<World> world = Create(scene);
+  ASSERT_NE(world, nullptr);
+  std::vector<ToolCommand> commands(1);
+  commands[0].device_pose = scene.tools[0].rest_pose;
+  for (int i = 0; i < 300; ++i) {
+    commands[0].device_pose.position_m.z() = -0.07 - 0.01 * std::min(i / 60.0, 1.0);
+    test::Step(*world, commands);
+  }
+  const Frame& frame = *world->CurrentFrame();
+  // E A strain over the free length, in line with the coupling: the tool gives way by F / k.
+  const double k_strap = 2e5 * 4e-4 / 0.1, k = scene.tools[0].coupling_stiffness_n_per_m;
+  EXPECT_NEAR(frame.tools[0].force_n.z(), 0.01 / (1 / k_strap + 1 / k), 0.15 * 0.01 / (1 / k_strap + 1 / k));
+  EXPECT_NEAR(frame.tools[0].pose.position_m.z() - commands[0].device_pose.position_m.z(), frame.tools[0].force_n.z() / k, 2e-4);
+  EXPECT_LT(frame.joints[1].gap_m, 1e-5);
 }
 
 TEST_F(Joints, RegionsOfFixedVerticesOrOfTwoJointsAreRefused) {
