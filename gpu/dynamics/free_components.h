@@ -20,8 +20,8 @@
 namespace palpate::gpu {
 
 /// The components of a scene (vertices that tets join; static and rigid bodies, which have no tets, are one), and moves of those that
-/// nothing holds, joints neither, as wholes: sweeps, which move vertex by vertex, would take hundreds to do that. Within a component such a move changes
-/// nothing, so that the positions at the detection move along.
+/// nothing holds, joints neither, as wholes: sweeps, which move vertex by vertex, would take hundreds to do that. Within a component such a
+/// move changes nothing, so that the positions at the detection move along.
 class FreeComponents {
  public:
   static constexpr uint32_t kParts = 8;  ///< work-items a component, for sums

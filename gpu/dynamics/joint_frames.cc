@@ -22,13 +22,13 @@ using Eigen::Matrix3d;
 using Eigen::Vector3d;
 using Matrix6d = Eigen::Matrix<double, 6, 6>;
 
-constexpr size_t kFitReals = 16;         // as in joint_frames.cl
+constexpr size_t kFitReals = 16;  // as in joint_frames.cl
 /// Of the elastic blocks of a set's vertices: in a sweep each sees those before it moved already, so together they give way by up to twice
 /// as much as each alone would.
 constexpr double kTogether = 0.5;
-constexpr double kLeastBreadth = 1e-3;   // of a set's extent, across the line that it lies on
-constexpr double kHeldPerMass = 1e12;    // block of a set that cannot be fitted [1/s^2]: it does not move
-constexpr double kHeldLength_m = 1;      // of its turns
+constexpr double kLeastBreadth = 1e-3;  // of a set's extent, across the line that it lies on
+constexpr double kHeldPerMass = 1e12;   // block of a set that cannot be fitted [1/s^2]: it does not move
+constexpr double kHeldLength_m = 1;     // of its turns
 
 Vector3d ToVector(const std::array<double, 3>& v) { return {v[0], v[1], v[2]}; }
 
@@ -313,9 +313,9 @@ absl::Status JointFrames::LoadState(StateReader& archive) {
   archive.Enter("JointFrames");
   archive(mounts);
   archive.Check(mounts.size() == initial_mounts_.size(), "another number of mounts");
-  archive.Check(std::all_of(mounts.begin(), mounts.end(),
-                            [](const JointMount& m) { return std::isfinite(m.center.x + m.center.y + m.center.z); }),
-                "a mount is not finite");
+  archive.Check(
+      std::all_of(mounts.begin(), mounts.end(), [](const JointMount& m) { return std::isfinite(m.center.x + m.center.y + m.center.z); }),
+      "a mount is not finite");
   PALPATE_RETURN_IF_ERROR(archive.status());
   for (size_t m = 0; m < mounts.size(); ++m) {  // what couples them is as described
     mounts[m].center.w = initial_mounts_[m].center.w;
@@ -366,11 +366,10 @@ absl::Status JointFrames::Note(Queue& queue, const RigidSurroundings& scene) {
 
 absl::Status JointFrames::Push(Queue& queue, const RigidSurroundings& scene, const RigidJoints& joints) {
   if (vertex_count_ == 0) return absl::OkStatus();
-  return queue.Launch(push_, Sets(), Arg("count", set_count()), Arg("scheme", joints.scheme()), Arg("p", *scene.params),
-                      Arg("sets", sets_), Arg("vertices", vertices_), Arg("rest", rest_), Arg("ends", ends_),
-                      Arg("places", joints.places()), Arg("systems", joints.systems()), Arg("reals", joints.reals()),
-                      Arg("states", joints.row_states()), Arg("fits", fits_), Arg("mass", *scene.mass), Arg("y_free", y_free_),
-                      Arg("y", *scene.y));
+  return queue.Launch(push_, Sets(), Arg("count", set_count()), Arg("scheme", joints.scheme()), Arg("p", *scene.params), Arg("sets", sets_),
+                      Arg("vertices", vertices_), Arg("rest", rest_), Arg("ends", ends_), Arg("places", joints.places()),
+                      Arg("systems", joints.systems()), Arg("reals", joints.reals()), Arg("states", joints.row_states()),
+                      Arg("fits", fits_), Arg("mass", *scene.mass), Arg("y_free", y_free_), Arg("y", *scene.y));
 }
 
 }  // namespace palpate::gpu

@@ -75,8 +75,7 @@ static inline Symmetric fit_matrix(Covariance a, double4 q, double3* moment) {
   const double3 pz = turn_vector(q, a.z);
   *moment = (double3)(pz.y - py.z, px.z - pz.x, py.x - px.y);
   const double trace = px.x + py.y + pz.z;
-  const Symmetric k = {trace - px.x,          -0.5 * (px.y + py.x), trace - py.y,
-                       -0.5 * (px.z + pz.x), -0.5 * (py.z + pz.y), trace - pz.z};
+  const Symmetric k = {trace - px.x, -0.5 * (px.y + py.x), trace - py.y, -0.5 * (px.z + pz.x), -0.5 * (py.z + pz.y), trace - pz.z};
   return k;
 }
 
@@ -104,37 +103,37 @@ static inline double4 best_rotation(Covariance a, double4 q) {
   return q;
 }
 
-/* The block of a set in the world's axes: what resists moves of all its vertices together. */
-static inline void store_system(const __global JointSet* set, double4 q, __global JointBodySystem* system) {
-  double h[6][6];
-  for (uint r = 0; r < 6; ++r) {
-    for (uint c = 0; c <= r; ++c) h[r][c] = h[c][r] = (double)set->h[r * (r + 1) / 2 + c];
+/* Entry (r, c) of the lower triangle that a block keeps row by row; a mirror of it above. */
+static inline uint entry_of(uint r, uint c) { return r >= c ? r * (r + 1) / 2 + c : c * (c + 1) / 2 + r; }
+
+/* R M R^T of the 3 x 3 part of a block that begins at (r, c), from the frame's axes to the world's. */
+static inline void store_turned(const __global float* h, double4 q, uint r, uint c, __global float* out) {
+  const double4 back = (double4)(-q.xyz, q.w);
+  double3 columns[3]; /* R M */
+  for (uint k = 0; k < 3; ++k) {
+    columns[k] =
+        turn_vector(q, (double3)((double)h[entry_of(r, c + k)], (double)h[entry_of(r + 1, c + k)], (double)h[entry_of(r + 2, c + k)]));
   }
-  /* Columns, then rows, in pairs of vectors. */
-  for (uint c = 0; c < 6; ++c) {
-    for (uint part = 0; part < 6; part += 3) {
-      const double3 v = turn_vector(q, (double3)(h[part][c], h[part + 1][c], h[part + 2][c]));
-      h[part][c] = v.x;
-      h[part + 1][c] = v.y;
-      h[part + 2][c] = v.z;
-    }
-  }
-  for (uint r = 0; r < 6; ++r) {
-    for (uint part = 0; part < 6; part += 3) {
-      const double3 v = turn_vector(q, (double3)(h[r][part], h[r][part + 1], h[r][part + 2]));
-      h[r][part] = v.x;
-      h[r][part + 1] = v.y;
-      h[r][part + 2] = v.z;
-    }
-  }
-  for (uint r = 0; r < 6; ++r) {
-    for (uint c = 0; c <= r; ++c) system->h[r * (r + 1) / 2 + c] = (float)h[r][c];
-    system->f[r] = 0.0f;
+  for (uint k = 0; k < 3; ++k) {
+    const double3 row = turn_vector(back, (double3)(k == 0 ? 1.0 : 0.0, k == 1 ? 1.0 : 0.0, k == 2 ? 1.0 : 0.0));
+    const double3 column = row.x * columns[0] + row.y * columns[1] + row.z * columns[2];
+    if (r >= c + k) out[entry_of(r, c + k)] = (float)column.x;
+    if (r + 1 >= c + k) out[entry_of(r + 1, c + k)] = (float)column.y;
+    if (r + 2 >= c + k) out[entry_of(r + 2, c + k)] = (float)column.z;
   }
 }
 
+/* The block of a set in the world's axes: what resists moves of all its vertices together. */
+static inline void store_system(const __global JointSet* set, double4 q, __global JointBodySystem* system) {
+  store_turned(set->h, q, 0, 0, system->h);
+  store_turned(set->h, q, 3, 0, system->h);
+  store_turned(set->h, q, 3, 3, system->h);
+  for (uint r = 0; r < 6; ++r) system->f[r] = 0.0f;
+}
+
 /* The frame of each set at x, in the place of a rigid body, searched from its last rotation. velocity, or null: its motion too; then x is
-   that at the start of the step. systems, or null: its block. rest: xyz [m] from the frame's origin, w = share of the mass. Work-item: set. */
+   that at the start of the step. systems, or null: its block. rest: xyz [m] from the frame's origin, w = share of the mass. Work-item: set.
+ */
 __kernel void joint_set_fit(uint count, const __global JointSet* sets, const __global uint* vertices, const __global float4* rest,
                             const __global float4* x, const __global float4* velocity, __global RigidBlockState* blocks,
                             __global JointBodySystem* systems, __global double* fits) {
@@ -280,8 +279,7 @@ __kernel void joint_set_push(uint count, constant JointScheme* scheme, const __g
   const double3 rest_mean = convert_double3(set->rest_mean.xyz);
   const double4 q = (double4)(fit[FIT_ROTATION], fit[FIT_ROTATION + 1], fit[FIT_ROTATION + 2], fit[FIT_ROTATION + 3]);
   moment -= cross(load3(fit + FIT_MEAN) - load3(fit + FIT_ORIGIN), force);
-  const Symmetric to_turn = {fit[FIT_TURN],     fit[FIT_TURN + 1], fit[FIT_TURN + 2],
-                             fit[FIT_TURN + 3], fit[FIT_TURN + 4], fit[FIT_TURN + 5]};
+  const Symmetric to_turn = {fit[FIT_TURN], fit[FIT_TURN + 1], fit[FIT_TURN + 2], fit[FIT_TURN + 3], fit[FIT_TURN + 4], fit[FIT_TURN + 5]};
   const double3 turn = times(to_turn, moment);
   const double dt2 = (double)p->dt_s * (double)p->dt_s;
   for (uint k = set->begin; k < set->end; ++k) {

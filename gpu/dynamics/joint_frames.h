@@ -84,8 +84,8 @@ class JointFrames {
   /// After the free flights: mounts to their poses.
   absl::Status PlaceMounts(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<RigidBlockState>& blocks);
   /// Frames of sets at x, and with `systems` their blocks and those of mounts, after those of rigid bodies and before RigidJoints::Solve.
-  absl::Status Fit(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
-                   const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<JointBodySystem>* systems);
+  absl::Status Fit(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<RigidBlockState>& blocks,
+                   const DeviceBuffer<JointBodySystem>* systems);
   /// After RigidJoints::Solve: shares that planes leave, if scene has any.
   absl::Status Share(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                      const DeviceBuffer<JointBodySystem>& systems);

@@ -69,7 +69,7 @@ class RigidJoints {
   const DeviceBuffer<uint32_t>& members() const { return members_; }
   const DeviceBuffer<JointScheme>& scheme() const { return scheme_; }
   const DeviceBuffer<JointPlace>& places() const { return places_; }
-  const DeviceBuffer<double>& reals() const { return reals_; }             ///< see joint_rows.clh
+  const DeviceBuffer<double>& reals() const { return reals_; }              ///< see joint_rows.clh
   const DeviceBuffer<uint32_t>& row_states() const { return row_states_; }  ///< likewise
 
   /// From the next step on. Errors: InvalidArgument (no such joint; a row, by number and field).

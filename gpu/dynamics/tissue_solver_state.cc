@@ -18,14 +18,17 @@ absl::Status TissueSolver::Impl::SetAnchors(std::span<const TissueAnchor> anchor
   return tools_.BindAnchors(anchors_);
 }
 
-absl::Status TissueSolver::Impl::SetJointMount(uint32_t mount, const std::array<double, 3>& center_m,
-                                               const std::array<double, 4>& rotation, const std::array<double, 3>& force_n) {
+absl::Status TissueSolver::Impl::SetJointMount(uint32_t mount, const std::array<double, 3>& center_m, const std::array<double, 4>& rotation,
+                                               const std::array<double, 3>& force_n) {
   const uint32_t count = rigid_ && rigid_->frames() != nullptr ? rigid_->frames()->mount_count() : 0;
   if (mount >= count) return absl::InvalidArgumentError(absl::StrCat("there is no mount ", mount, ", of ", count));
   double square = 0;
   for (const double c : rotation) square += c * c;
-  const auto is_finite = [](const std::array<double, 3>& v) { return std::all_of(v.begin(), v.end(), [](double c) { return std::isfinite(c); }); };
-  if (!is_finite(center_m) || !is_finite(force_n) || !(std::abs(square - 1) < 1e-6)) return absl::InvalidArgumentError(absl::StrCat("mount ", mount, ": is no pose"));
+  const auto is_finite = [](const std::array<double, 3>& v) {
+    return std::all_of(v.begin(), v.end(), [](double c) { return std::isfinite(c); });
+  };
+  if (!is_finite(center_m) || !is_finite(force_n) || !(std::abs(square - 1) < 1e-6))
+    return absl::InvalidArgumentError(absl::StrCat("mount ", mount, ": is no pose"));
   const Float4 turn = {static_cast<float>(rotation[0]), static_cast<float>(rotation[1]), static_cast<float>(rotation[2]),
                        static_cast<float>(rotation[3])};
   rigid_->frames()->SetMount(mount, center_m, turn, force_n);

@@ -18,8 +18,8 @@ namespace palpate::scene {
 /// Checks a scene's joints against what scene.proto says of them, but for the bodies that they name.
 void CheckJoints(Checker& check, const v1::SceneSpec& spec);
 
-/// Fills out->joints. Preconditions: CheckJoints passed, out->bodies and out->tools are there. Errors: InvalidArgument naming the field (a body that is
-/// missing or that joints cannot hold, a region without vertices).
+/// Fills out->joints. Preconditions: CheckJoints passed, out->bodies and out->tools are there. Errors: InvalidArgument naming the field (a
+/// body that is missing or that joints cannot hold, a region without vertices).
 absl::Status BuildJoints(const v1::SceneSpec& spec, sim::SceneDescription* out);
 
 /// The change of an edit by itself: ranges, and that one is given. `path`: of the JointEdit.

@@ -66,7 +66,8 @@ absl::Status CheckEnd(const SceneDescription& scene, uint32_t body, const std::v
     rest_m.push_back(ToArray(of.mesh.vertices[vertices[i]]));
   }
   if (gpu::SpanAPlane(rest_m)) return absl::OkStatus();
-  return error(absl::StrCat("the joint holds ", vertices.size(), " vertices of ", of.name, "; it needs three or more that are not on a line"));
+  return error(
+      absl::StrCat("the joint holds ", vertices.size(), " vertices of ", of.name, "; it needs three or more that are not on a line"));
 }
 
 absl::Status CheckJoint(const SceneDescription& scene, const JointDescription& joint) {
@@ -79,8 +80,8 @@ absl::Status CheckJoint(const SceneDescription& scene, const JointDescription& j
     const uint32_t tool = is_a ? joint.tool_a : joint.tool_b;
     if (tool == JointDescription::kNoTool) continue;
     if (tool >= scene.tools.size() || (is_a ? joint.body_a : joint.body_b) != JointDescription::kWorld) {
-      return absl::InvalidArgumentError(absl::StrCat(is_a ? "tool_a" : "tool_b", ": is outside [0, ", scene.tools.size(),
-                                                     "), or in the place of a body that is given"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(is_a ? "tool_a" : "tool_b", ": is outside [0, ", scene.tools.size(), "), or in the place of a body that is given"));
     }
     if (scene.tools[tool].response == ToolResponse::kProjection) {
       return absl::InvalidArgumentError(
@@ -101,7 +102,8 @@ std::vector<uint32_t> MountsOf(const SceneDescription& description) {
   std::vector<uint32_t> out;
   for (const ToolDrive drive : {ToolDrive::kCoupled, ToolDrive::kDirect}) {
     for (uint32_t t = 0; t < description.tools.size(); ++t) {
-      const bool carries = std::ranges::any_of(description.joints, [&](const JointDescription& j) { return j.tool_a == t || j.tool_b == t; });
+      const bool carries =
+          std::ranges::any_of(description.joints, [&](const JointDescription& j) { return j.tool_a == t || j.tool_b == t; });
       if (carries && description.tools[t].drive == drive) out.push_back(t);
     }
   }
@@ -159,9 +161,8 @@ absl::StatusOr<JointModel> SceneJoints::ModelOf(const SceneDescription& descript
     const JointDescription& joint = description.joints[j];
     const uint32_t body = is_a ? joint.body_a : joint.body_b;
     const std::vector<uint32_t>& vertices = is_a ? joint.vertices_a : joint.vertices_b;
-    const auto known = std::ranges::find_if(out.sets, [&](const JointSetDescription& set) {
-      return set.body == body && std::ranges::equal(set.vertices, vertices);
-    });
+    const auto known = std::ranges::find_if(
+        out.sets, [&](const JointSetDescription& set) { return set.body == body && std::ranges::equal(set.vertices, vertices); });
     const auto place = static_cast<uint32_t>(known - out.sets.begin());
     if (known == out.sets.end()) out.sets.push_back({.body = body, .vertices = vertices, .joint = j, .is_a = is_a});
     return count + place;
@@ -197,7 +198,9 @@ absl::StatusOr<JointModel> SceneJoints::ModelOf(const SceneDescription& descript
   const auto first_mount = static_cast<uint32_t>(count + out.sets.size());
   const std::vector<uint32_t> mounts = MountsOf(description);
   for (const uint32_t tool : mounts) out.mounts.push_back(MountOf(description.tools[tool]));
-  const auto mount_of = [&](uint32_t tool) { return first_mount + static_cast<uint32_t>(std::ranges::find(mounts, tool) - mounts.begin()); };
+  const auto mount_of = [&](uint32_t tool) {
+    return first_mount + static_cast<uint32_t>(std::ranges::find(mounts, tool) - mounts.begin());
+  };
   for (size_t j = 0; j < out.joints.size(); ++j) {
     const JointDescription& joint = description.joints[j];
     if (joint.tool_a != JointDescription::kNoTool) out.joints[j].body_a = mount_of(joint.tool_a);

@@ -19,16 +19,16 @@ absl::Status CheckJointCoordinate(const JointDescription& joint);
 
 /// Vertices of deformable bodies that joints hold, each set once.
 struct JointSetDescription {
-  uint32_t body = 0;                    ///< place in SceneDescription::bodies
-  std::span<const uint32_t> vertices;   ///< of its mesh, as the description has them
-  size_t joint = 0;                     ///< the first that holds it, for messages
-  bool is_a = false;                    ///< as its A
+  uint32_t body = 0;                   ///< place in SceneDescription::bodies
+  std::span<const uint32_t> vertices;  ///< of its mesh, as the description has them
+  size_t joint = 0;                    ///< the first that holds it, for messages
+  bool is_a = false;                   ///< as its A
 };
 
 /// What the solver has of joints.
 struct JointModel {
   std::vector<gpu::RigidJoint> joints;
-  std::vector<JointSetDescription> sets;  ///< in the order in which `joints` counts them, after the rigid bodies
+  std::vector<JointSetDescription> sets;      ///< in the order in which `joints` counts them, after the rigid bodies
   std::vector<gpu::TissueJointMount> mounts;  ///< of tools, after the sets
 };
 

@@ -81,8 +81,8 @@ struct SceneVertices {
   /// Which handles are free follows from the bodies; positions and velocities are the solver's.
   template <typename Archive>
   void VisitState(Archive& archive) {
-    [[maybe_unused]] auto& [rest, fixed, held_axes, prescribed, region, blended, jointed, load_bits, first_body, of_body, in_mesh,
-                            motion, changed_since, free] = *this;
+    [[maybe_unused]] auto& [rest, fixed, held_axes, prescribed, region, blended, jointed, load_bits, first_body, of_body, in_mesh, motion,
+                            changed_since, free] = *this;
     archive.Enter("SceneVertices");
     archive(rest, fixed, held_axes, prescribed, region, blended, jointed, load_bits, first_body, of_body, in_mesh, changed_since);
     if constexpr (Archive::kIsReader) {

@@ -330,8 +330,8 @@ bool SolverModel::IsSound() const {
       m.self_collision.size() != bodies_.size() || m.volume_stiffness_pa.size() != bodies_.size() ||
       m.restitution.size() != bodies_.size() || m.drag_kg_per_m3.size() != bodies_.size() || !m.body_triangle_begin.empty() ||
       m.driven.size() != motions_.driven.size() || m.loads.size() != motions_.loads.size() || m.rigid.size() != motions_.rigid.size() ||
-      m.joints.size() != motions_.joints.size() || m.joint_sets.size() != motions_.joint_sets.size() || m.joint_mounts.size() != motions_.joint_mounts.size() ||
-      m.nurbs_shells.size() != motions_.nurbs_shells.size() ||
+      m.joints.size() != motions_.joints.size() || m.joint_sets.size() != motions_.joint_sets.size() ||
+      m.joint_mounts.size() != motions_.joint_mounts.size() || m.nurbs_shells.size() != motions_.nurbs_shells.size() ||
       tet_places_.size() != bodies_.size() || triangle_places_.size() != bodies_.size()) {
     return false;
   }

@@ -12,8 +12,8 @@
 
 namespace palpate::sim {
 
-/// What moves of itself in a scene, as the solver takes it: driven regions, loads and joint sets without their vertices, which SceneVertices
-/// names.
+/// What moves of itself in a scene, as the solver takes it: driven regions, loads and joint sets without their vertices, which
+/// SceneVertices names.
 struct SceneMotions {
   std::vector<gpu::TissueDrivenRegion> driven;
   std::vector<gpu::TissueLoad> loads;

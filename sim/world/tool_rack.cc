@@ -153,9 +153,8 @@ absl::Status ToolRack::TakeCommands(std::span<const ToolCommand* const> commands
 void ToolRack::TakeNewerPoses(std::span<const ToolCommand* const> commands) {
   for (size_t t = 0; t < commands.size(); ++t) {
     const ToolDescription& tool = description_.tools[t];
-    const bool is_bound =
-        tool.trocar || tool.response == ToolResponse::kProjection || !tools_[t].held.empty() || tool.instrument.traits().has_blade ||
-        carries_joint_[t];
+    const bool is_bound = tool.trocar || tool.response == ToolResponse::kProjection || !tools_[t].held.empty() ||
+                          tool.instrument.traits().has_blade || carries_joint_[t];
     if (commands[t] == nullptr || is_bound || !IsPose(commands[t]->device_pose)) continue;
     commands_[t].device_pose = commands[t]->device_pose;
     commands_[t].device_pose.rotation.normalize();

@@ -65,13 +65,14 @@ struct ToolState {
   Eigen::Vector3d blade_torque_n_m = Eigen::Vector3d::Zero();  ///< about the tip
   Eigen::Vector3d joint_force_n = Eigen::Vector3d::Zero();     ///< of joints on it, in the newest step
   Eigen::Vector3d joint_torque_n_m = Eigen::Vector3d::Zero();  ///< about the tip
-  Eigen::Vector3d joint_pull_n = Eigen::Vector3d::Zero();      ///< what of that draws it away from where it is aimed; see ToolRack::FollowJoints
-  uint32_t joint_body = 0;                                     ///< that the last joint holds
-  uint32_t blade_body = 0;                                     ///< whose force that is; of several the first
-  std::vector<TetId> due;                                      ///< tets that were to be removed when it tried last
-  uint64_t refined_version = 0;                                ///< topology when tissue at the tip was last refined
-  uint64_t due_version = 0;                                    ///< topology then
-  bool is_cutting = false;                                     ///< in the newest step
+  Eigen::Vector3d joint_pull_n =
+      Eigen::Vector3d::Zero();   ///< what of that draws it away from where it is aimed; see ToolRack::FollowJoints
+  uint32_t joint_body = 0;       ///< that the last joint holds
+  uint32_t blade_body = 0;       ///< whose force that is; of several the first
+  std::vector<TetId> due;        ///< tets that were to be removed when it tried last
+  uint64_t refined_version = 0;  ///< topology when tissue at the tip was last refined
+  uint64_t due_version = 0;      ///< topology then
+  bool is_cutting = false;       ///< in the newest step
   double removed_mass_kg = 0;
 
   template <typename Archive>
@@ -79,8 +80,8 @@ struct ToolState {
     // The number of its first collider is as described.
     [[maybe_unused]] auto& [collider, capsules, drive, aimed, simulated, placed, velocity, wanted_tip, force, held_back, resistance, pinch,
                             pinched_vertices, holds, grasp_angle, closes_to, center, grasp_force, grasp_torque, was_down, blade, is_led,
-                            lag, in_bodies, drag, blade_force, blade_torque, joint_force, joint_torque, joint_pull, of_joint, of_body, due_tets, refined, due_at, cutting, removed_mass] =
-        *this;
+                            lag, in_bodies, drag, blade_force, blade_torque, joint_force, joint_torque, joint_pull, of_joint, of_body,
+                            due_tets, refined, due_at, cutting, removed_mass] = *this;
     archive.Enter("ToolState");
     archive(capsules, drive, aimed, simulated, placed, velocity, wanted_tip, force, held_back, resistance, pinch, pinched_vertices, holds,
             grasp_angle, closes_to, center, grasp_force, grasp_torque, was_down, blade, is_led, lag, in_bodies, drag, blade_force,

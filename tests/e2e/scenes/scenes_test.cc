@@ -805,6 +805,43 @@ TEST_F(Scenes, ADoorOpensAndAGateIsPushed) {
   EXPECT_NEAR(run->frame().joints(0).position(), held, 1e-4);
 }
 
+TEST_F(Scenes, AMuscleHoldsAForearmThatAHandPresses) {
+  const std::unique_ptr<SceneRun> run = Load("elbow", "hand");
+  ASSERT_NE(run, nullptr);
+  const Vector3d rest = ToEigen(run->spec().tools(0).rest_pose().position_m());
+  const v1::SceneInfo info = run->Info();
+  const double weight_n = 9.81 * info.bodies(BodyNamed(*run, "forearm")).mass_kg();
+  double worst_m = 0;
+  const auto step = [&] {
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+    for (const v1::JointState& joint : run->frame().joints()) worst_m = std::max(worst_m, joint.gap_m());
+  };
+  for (int i = 0; i < 240; ++i) ASSERT_NO_FATAL_FAILURE(step());
+  // Moments about the elbow: the weight at the middle of the forearm, 12 cm off, and the muscle 5.5 cm off.
+  const double pull_n = run->frame().joints(1).force_n().z();
+  const Vector3d elbow_m = ToEigen(run->frame().joints(0).point_m());
+  const Vector3d of_muscle = (ToEigen(run->frame().joints(1).point_m()) - elbow_m).cross(ToEigen(run->frame().joints(1).force_n()));
+  const double of_weight = (run->Center(BodyNamed(*run, "forearm")).x() - elbow_m.x()) * weight_n;
+  EXPECT_NEAR(-of_muscle.y(), of_weight, 0.02 * of_weight);
+  EXPECT_NEAR(of_weight, 0.12 * weight_n, 0.05 * 0.12 * weight_n);
+  EXPECT_LT(std::abs(run->frame().joints(0).position()), 0.3) << "the forearm hangs by the muscle, not at its limit";
+  // What the shoulder carries is the muscle and what it pulls.
+  EXPECT_NEAR(run->frame().joints(2).force_n().z(), -pull_n - 9.81 * info.bodies(BodyNamed(*run, "muscle")).mass_kg(), 0.05 * pull_n);
+  // A hand presses on the wrist: the muscle is stretched and pulls harder.
+  double pressed_n = 0, felt_n = 0;
+  const double angle = run->frame().joints(0).position();
+  for (int i = 0; i < 180; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->MoveTool(rest - Vector3d(0, 0, std::min(0.002 * i, 0.15))));
+    ASSERT_NO_FATAL_FAILURE(step());
+    pressed_n = run->frame().joints(1).force_n().z();
+    felt_n = run->frame().tools(0).force_n().z();
+  }
+  EXPECT_LT(run->frame().joints(0).position(), angle - 0.02);
+  EXPECT_GT(pressed_n, 1.2 * pull_n);
+  EXPECT_GT(felt_n, 0.3) << "the hand feels it";
+  EXPECT_LT(worst_m, 5e-6);
+}
+
 void Scenes::PokeJellies(uint64_t steps) {
   const std::unique_ptr<SceneRun> run = Load("jelly", "finger");
   ASSERT_NE(run, nullptr);

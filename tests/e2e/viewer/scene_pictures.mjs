@@ -81,6 +81,7 @@ const SCENES = {
   cradle: { look: [-78, 10, 0.9], play: (hand) => hand.step(55) },
   wind: { look: [-48, 16, 1.0], play: (hand) => hand.step(420) },
   door: { look: [-60, 34, 1.0], play: (hand) => hand.step(190) },
+  elbow: { look: [-70, 14, 1.0], play: (hand) => hand.step(150) },
   boxes: { look: [-60, 32, 1.0], keys: 'c', play: (hand) => hand.step(60) },
   knot: { look: [-90, 28, 0.36], play: (hand) => hand.step(200) },
   sheet: { look: [-68, 20, 1.0], play: (hand) => hand.step(250) },

@@ -393,15 +393,70 @@ TEST_F(JointFramesTest, NothingPassesThroughWhatAJointPresses) {
   EXPECT_NEAR(std::abs(carried.z()), 2 + weight, 0.15 * (2 + weight));
 }
 
+TEST_F(JointFramesTest, AMountOnACouplingFeelsWhatHangsThere) {
+  // A body on a coupling: its weight stretches the spring, and it swings with the mass of both.
+  TissueModel scene;
+  scene.body_triangle_begin = {0};
+  AddRigidBox(&scene, {0.04, 0.04, 0.04}, {0, 0, -0.05}, 0.15);
+  TissueJointMount mount;
+  mount.coupling_n_per_m = 200;
+  mount.mass_kg = 0.05;
+  scene.joint_mounts = {mount};
+  scene.joints = {Fixed(1, 0, {0, 0, 0})};
+  TissueOptions options;
+  options.dt_s = 1.0 / 960;
+  Make(scene, options);
+  ASSERT_FALSE(HasFatalFailure());
+  std::vector<double> heights;
+  double at = 0;
+  TissueStep step;
+  for (int i = 0; i < 960; ++i) {
+    PALPATE_ASSERT_OK(solver_->SetJointMount(0, {0, 0, 0}, {0, 0, 0, 1}));
+    step = Step();
+    at = step.joints[0].point.z;
+    heights.push_back(at);
+    ASSERT_LT(step.joints[0].force.w, 1e-6);
+  }
+  // Undamped but for the time steps: about the place where the spring carries the body. Tools do not weigh.
+  const double sag = 0.15 * kGravity / 200;
+  std::vector<double> times;
+  for (size_t i = 1; i < heights.size(); ++i) {
+    const double a = heights[i - 1] + sag, b = heights[i] + sag;
+    if (a > 0 && b <= 0) times.push_back((static_cast<double>(i) + a / (a - b)) * options.dt_s);
+  }
+  ASSERT_GE(times.size(), 3U);
+  const double period = 2 * std::numbers::pi * std::sqrt(0.2 / 200);
+  EXPECT_NEAR((times.back() - times.front()) / static_cast<double>(times.size() - 1), period, 0.01 * period);
+}
+
+// Sets of tissue that meets other bodies, a rigid body, and mounts of both kinds.
 TEST_F(JointFramesTest, TheSameStepsHaveTheSameBits) {
-  TissueModel scene = Bar({.young_modulus_pa = 2e4});
-  scene.joint_sets = {SetOf(scene, Inside(scene, {0, -1, -1}, {0.02, 1, 1}))};
-  scene.joints = {Hinge(RigidJoint::kWorld, 0, {0, 0, 0.02}, {0, 1, 0})};
+  TissueModel scene = Bar({.young_modulus_pa = 2e4}, {0.06, 0.02, 0.02}, {6, 2, 2});
+  AddRigidBox(&scene, {0.02, 0.02, 0.02}, {0.075, 0, 0}, 0.02);
+  scene.joint_sets = {SetOf(scene, Inside(scene, {0, -1, -1}, {0.01, 1, 1})), SetOf(scene, Inside(scene, {0.05, -1, -1}, {0.06, 1, 1}))};
+  TissueJointMount coupled;
+  coupled.coupling_n_per_m = 300;
+  coupled.damping_n_s_per_m = 5;
+  coupled.mass_kg = 0.05;
+  scene.joint_mounts = {coupled, {.center_m = {0.1, 0, 0}}};
+  // Rigid body 0, sets 1 and 2, mounts 3 and 4.
+  scene.joints = {Hinge(3, 1, {0, 0, 0.02}, {0, 1, 0}), Ball(2, 0, {0.0625, 0, 0}), Ball(4, 0, {0.1, 0, 0})};
+  scene.loads = {{.force_n = {0, 0.1, 0}, .start_s = 0, .duration_s = 1}};
+  scene.loads[0].vertices = Inside(scene, {0.03, -1, -1}, {0.03, 1, 1});
   Make(scene);
   ASSERT_FALSE(HasFatalFailure());
-  const uint64_t first = Step(40).hash;
+  const auto run = [&] {
+    uint64_t hash = 0;
+    for (int i = 0; i < 6; ++i) {
+      PALPATE_EXPECT_OK(solver_->SetJointMount(0, {0, 0, 1e-3 * i}, {0, 0, 0, 1}, {0.1, 0, 0}));
+      PALPATE_EXPECT_OK(solver_->SetJointMount(1, {0.1, 0, 2e-4 * i}, {0, 0, 0, 1}));
+      hash = Step().hash;
+    }
+    return hash;
+  };
+  const uint64_t first = run();
   PALPATE_ASSERT_OK(solver_->Reset());
-  EXPECT_EQ(Step(40).hash, first);
+  EXPECT_EQ(run(), first);
 }
 
 TEST_F(JointFramesTest, PendulumOfTissueHasThePeriodOfARigidOne) {

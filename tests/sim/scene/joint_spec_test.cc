@@ -23,7 +23,9 @@ absl::StatusOr<sim::SceneDescription> Build(const std::string& joints) {
       {"name": "soft", )" + box +
                            R"(, "pose": {"position_m": {"z": 1}}},
       {"name": "wall", "kind": "BODY_KIND_STATIC", )" +
-                           box + R"(, "pose": {"position_m": {"z": 2}}}], "joints": [)" + joints + "]}";
+                           box + R"(, "pose": {"position_m": {"z": 2}}}],
+      "tools": [{"name": "hook", "rest_pose": {"position_m": {"z": 3}}}], "joints": [)" +
+                           joints + "]}";
   const auto spec = ParseSceneJson(text, "test");
   if (!spec.ok()) return spec.status();
   return BuildSceneDescription(*spec, AssetRootResolver(""), {});
@@ -72,12 +74,55 @@ TEST(JointSpec, LengthsAreThoseOfTheStartUnlessTheyAreGiven) {
   EXPECT_EQ(scene->joints[3].drive.target, 1);
 }
 
+TEST(JointSpec, RegionsNameVerticesAndGoOnWithCopies) {
+  const std::string lower = R"({"box": {"min_m": {"x": -1, "y": -1, "z": 0.9}, "max_m": {"x": 1, "y": 1, "z": 0.96}}})";
+  const auto scene = Build(R"({"body_a": "soft", "region_a": )" + lower + R"(, "body_b": "link0", "point_m": {"z": 0.9}, "ball": {}},
+      {"body_b": "soft", "region_b": {"ball": {"center_m": {"z": 0.95}, "radius_m": 0.08}}, "instrument_a": "hook", "fixed": {}},
+      {"body_a": "soft", "region_a": {"vertices": {"indices": [2, 0, 1, 2]}}, "body_b": "link1", "ball": {}},
+      {"body_a": "soft", "region_a": )" +
+                           lower + R"(, "body_b": "soft", "region_b": {"box": {"min_m": {"x": -1, "y": -1, "z": 1.04},
+      "max_m": {"x": 1, "y": 1, "z": 1.2}}}, "fixed": {}},
+      {"body_a": "soft", "region_a": )" +
+                           lower + R"(, "point_m": {"z": 0.9}, "plane": {}, "array": {"count": 2, "step_m": {"z": 0.1}}})");
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  const std::vector<sim::JointDescription>& joints = scene->joints;
+  ASSERT_EQ(joints.size(), 6U);
+  const auto& mesh = scene->bodies[4].mesh;
+  ASSERT_GE(joints[0].vertices_a.size(), 4U);
+  for (const uint32_t v : joints[0].vertices_a) EXPECT_LT(mesh.vertices[v].z(), 0.96);
+  EXPECT_TRUE(joints[0].vertices_b.empty());
+  EXPECT_EQ(joints[1].body_a, sim::JointDescription::kWorld);
+  EXPECT_EQ(joints[1].tool_a, 0U);
+  EXPECT_EQ(joints[1].tool_b, sim::JointDescription::kNoTool);
+  EXPECT_THAT(joints[2].vertices_a, ElementsAre(0, 1, 2));
+  EXPECT_EQ(joints[3].body_a, joints[3].body_b);
+  EXPECT_NE(joints[3].vertices_a, joints[3].vertices_b);
+  EXPECT_EQ(joints[4].vertices_a, joints[0].vertices_a);
+  for (const uint32_t v : joints[5].vertices_a) EXPECT_GT(mesh.vertices[v].z(), 1.0 - 1e-9) << "the box went on by a copy";
+  const std::vector<v1::JointInfo> infos = EncodeJointInfos(*scene);
+  EXPECT_EQ(infos[0].body_a(), "soft");
+  EXPECT_EQ(infos[1].instrument_a(), "hook");
+  EXPECT_EQ(infos[1].body_a(), "");
+}
+
 TEST(JointSpec, WhatIsWrongIsNamed) {
   EXPECT_THAT(Refusal(R"({"body_b": "link0"})"), HasSubstr("joints[0]: no kind is given; one of ball, hinge"));
   EXPECT_THAT(Refusal(R"({"ball": {}})"), HasSubstr("joints[0].body_b: is the world, as body_a is"));
   EXPECT_THAT(Refusal(R"({"body_a": "link1", "body_b": "link1", "ball": {}})"), HasSubstr("joints[0].body_b: is body_a too"));
   EXPECT_THAT(Refusal(R"({"body_b": "link9", "ball": {}})"), HasSubstr("joints[0].body_b: the scene has no body \"link9\""));
-  EXPECT_THAT(Refusal(R"({"body_b": "soft", "ball": {}})"), HasSubstr("joints[0].body_b: \"soft\" is deformable"));
+  EXPECT_THAT(Refusal(R"({"body_b": "soft", "ball": {}})"), HasSubstr("joints[0].body_b: \"soft\" is deformable: region_b must say"));
+  const std::string region = R"("region_b": {"vertices": {"indices": [0, 1, 2]}})";
+  EXPECT_THAT(Refusal(R"({"body_b": "link0", )" + region + R"(, "ball": {}})"), HasSubstr("\"link0\" is rigid and moves as a whole"));
+  EXPECT_THAT(Refusal(R"({"body_a": "link0", )" + region + R"(, "ball": {}})"), HasSubstr("joints[0].region_b: the world has no vertices"));
+  EXPECT_THAT(Refusal(R"({"body_b": "soft", "region_b": {"vertices": {"indices": [4000]}}, "ball": {}})"),
+              HasSubstr("joints[0].region_b.vertices.indices[0]: 4000 is outside"));
+  EXPECT_THAT(Refusal(R"({"body_b": "soft", "region_b": {"ball": {"center_m": {"z": 9}, "radius_m": 0.1}}, "ball": {}})"),
+              HasSubstr("joints[0].region_b.ball: holds no vertex of the body"));
+  EXPECT_THAT(Refusal(R"({"body_b": "soft", "region_b": {}, "ball": {}})"), HasSubstr("joints[0].region_b"));
+  EXPECT_THAT(Refusal(R"({"instrument_a": "hook", "ball": {}})"), HasSubstr("joints[0].body_b: is missing, as body_a is: one end must"));
+  EXPECT_THAT(Refusal(R"({"instrument_a": "saw", "body_b": "link0", "ball": {}})"),
+              HasSubstr("joints[0].instrument_a: the scene has no tool \"saw\""));
+  EXPECT_THAT(Refusal(R"({"instrument_b": "hook", "body_b": "link0", "ball": {}})"), HasSubstr("joints[0].instrument_b: body_b is given"));
   EXPECT_THAT(Refusal(R"({"body_a": "wall", "body_b": "link0", "ball": {}})"), HasSubstr("\"wall\" is static"));
   EXPECT_THAT(Refusal(R"({"body_b": "link0", "hinge": {"axis": {}}})"), HasSubstr("joints[0].hinge.axis: is zero"));
   EXPECT_THAT(Refusal(R"({"body_b": "link0", "hinge": {"lower_rad": 1, "upper_rad": 0}})"),

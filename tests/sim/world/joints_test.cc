@@ -256,8 +256,7 @@ TEST_F(Joints, StatesOfHeldTissueGoOnWithTheSameBits) {
   const std::unique_ptr<World> world = Create(scene);
   ASSERT_NE(world, nullptr);
   Run(*world, 20);
-  PALPATE_ASSERT_OK(
-      world->Apply(std::vector<Edit>{{.body = 0, .what = CarveEdit{.region = BallRegion{{0.012, 0, 0}, 0.008}}}}).status());
+  PALPATE_ASSERT_OK(world->Apply(std::vector<Edit>{{.body = 0, .what = CarveEdit{.region = BallRegion{{0.012, 0, 0}, 0.008}}}}).status());
   Run(*world, 5);
   const auto state = world->Capture();
   ASSERT_TRUE(state.ok()) << state.status();
