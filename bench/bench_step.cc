@@ -1,6 +1,7 @@
 // The step of a liver with a tool pressing on it, at several sizes: rate, how the time splits, growth, and how far each sweep takes the
-// implicit equation. Chains and a bridge of joints. The step of a pile of rigid bodies that falls into a tray and settles, as in
-// scenes/boxes.json, at several sizes. A cloth that folds over a ball. Ten soft slabs that come to rest on each other.
+// implicit equation. Chains and a bridge of joints, a bar of tissue that joints hold. The step of a pile of rigid bodies that falls into a
+// tray and settles, as in scenes/boxes.json, at several sizes. A cloth that folds over a ball. Ten soft slabs that come to rest on each
+// other.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include "sim/mesh/generators.h"
 #include "sim/mesh/mass_properties.h"
 #include "sim/mesh/surface_generators.h"
+#include "sim/scene/solver_advice.h"
 #include "sim/world/world.h"
 
 ABSL_FLAG(int, steps, 400, "Counted steps a size.");
@@ -490,6 +492,70 @@ absl::Status MeasureShell(const std::shared_ptr<gpu::Context>& context, int tria
   return absl::OkStatus();
 }
 
+/// How a bar of tissue is held at one end, and what hangs at the other.
+enum class BarEnd { kFixed, kWelded, kLoaded };
+
+/// A bar of tissue of so many tets, held by its first layer of vertices: fixed ones, or a joint. Loaded, a block of 100 times its weight
+/// hangs from its last layer.
+absl::Status MeasureBar(const std::shared_ptr<gpu::Context>& context, const std::string& name, uint32_t layers, BarEnd end,
+                        Report* report) {
+  constexpr double kWidth_m = 0.03;
+  const Eigen::Vector3d size_m = {kWidth_m, kWidth_m, 4 * kWidth_m};
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, sim::BoxMesh({layers + 1, layers + 1, 4 * layers + 1}, size_m));
+  sim::SceneDescription scene;
+  sim::BodyDescription bar;
+  bar.name = "bar";
+  bar.mesh = mesh;
+  bar.material.young_modulus_pa = 1e6;
+  bar.material.poisson_ratio = 0.45;
+  bar.material.mass_damping_per_s = 4;
+  sim::JointDescription weld{.name = "weld", .kind = sim::JointKind::kFixed, .body_b = 0};
+  sim::JointDescription hook{.name = "hook", .body_a = 0, .body_b = 1};
+  weld.point_a_m = weld.point_b_m = {0, 0, size_m.z() / 2};
+  hook.point_a_m = hook.point_b_m = {0, 0, -size_m.z() / 2 - 0.01};
+  for (uint32_t v = 0; v < mesh.vertices.size(); ++v) {
+    if (mesh.vertices[v].z() > size_m.z() / 2 - 1e-9) weld.vertices_b.push_back(v);
+    if (mesh.vertices[v].z() < -size_m.z() / 2 + 1e-9) hook.vertices_a.push_back(v);
+  }
+  const double bar_kg = size_m.prod() * bar.material.density_kg_per_m3;
+  if (end == BarEnd::kFixed) bar.fixed_vertices = weld.vertices_b;
+  if (end != BarEnd::kFixed) scene.joints.push_back(weld);
+  scene.bodies.push_back(std::move(bar));
+  if (end == BarEnd::kLoaded) {
+    sim::BodyDescription block;
+    block.name = "block";
+    block.kind = sim::BodyKind::kRigid;
+    block.self_collision = false;
+    PALPATE_ASSIGN_OR_RETURN(block.mesh, sim::BoxMesh({2, 2, 2}, {0.06, 0.06, 0.06}));
+    for (Eigen::Vector3d& v : block.mesh.vertices) v.z() -= size_m.z() / 2 + 0.05;
+    block.material.density_kg_per_m3 = 100 * bar_kg / std::pow(0.06, 3);
+    block.material.mass_damping_per_s = 4;
+    scene.bodies.push_back(std::move(block));
+    scene.joints.push_back(hook);
+  }
+  // As a scene's spec has it where bodies are stiff and fine: else neither kind of bar comes to rest.
+  scene.solver.coarse_nodes = static_cast<int>(kCoarseNodes);
+  scene.solver.iterations = sim::kCorrectedSweeps;
+  scene.solver.acceleration = sim::kCorrectedAcceleration;
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
+  const int steps = IsQuick() ? 60 : 400;
+  std::vector<double> step_ms;
+  double worst_gap_m = 0;
+  std::shared_ptr<const sim::Frame> frame;
+  for (int i = 0; i < steps; ++i) {
+    PALPATE_ASSIGN_OR_RETURN(frame, world->Step({}));
+    step_ms.push_back(frame->step_ms);
+    for (const sim::FrameJoint& joint : frame->joints) worst_gap_m = std::max(worst_gap_m, joint.gap_m);
+  }
+  report->Add(name, "tets", static_cast<double>(mesh.tets.size()), "count");
+  AddStepTimes(step_ms, name, report);
+  if (end == BarEnd::kFixed) return absl::OkStatus();
+  const double weight_n = (end == BarEnd::kLoaded ? 101 : 1) * bar_kg * 9.81;
+  report->Add(name, "worst_gap", worst_gap_m, "m");
+  report->Add(name, "force_error_at_end", std::abs(frame->joints[0].force_n.z() / weight_n - 1), "ratio");
+  return absl::OkStatus();
+}
+
 /// scenes/hepatectomy.json with its edits: the left lobe of a liver is cut off and lies on a table.
 absl::Status MeasureHepatectomy(const std::shared_ptr<gpu::Context>& context, Report* report) {
   const std::string name = "hepatectomy";
@@ -559,6 +625,14 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
                                                      {"chain_50_load_1000", 50, 1000.0, false},
                                                      {"bridge_200", 200, 1.0, true}}) {
     if (IsSelected(name)) PALPATE_RETURN_IF_ERROR(MeasureChain(context, name, count, load, is_bridge, report));
+  }
+  // Cells of five tets, four times as many along the bar: 2,500 and 10,240 tets.
+  for (const uint32_t layers : {5U, 8U}) {
+    if (IsQuick() && layers > 5) continue;
+    for (const auto& [how, end] : {std::pair("fixed", BarEnd::kFixed), {"welded", BarEnd::kWelded}, {"loaded", BarEnd::kLoaded}}) {
+      const std::string name = absl::StrFormat("bar_%d_%s", 20 * layers * layers * layers, how);
+      if (IsSelected(name)) PALPATE_RETURN_IF_ERROR(MeasureBar(context, name, layers, end, report));
+    }
   }
   for (const double size : {2500.0, 10000.0}) {
     if (IsQuick() && size > 2500) continue;
