@@ -27,8 +27,7 @@ constexpr size_t kFitReals = 16;  // as in joint_frames.cl
 /// as much as each alone would.
 constexpr double kTogether = 0.5;
 constexpr double kLeastBreadth = 1e-3;  // of a set's extent, across the line that it lies on
-constexpr double kHeldPerMass = 1e12;   // block of a set that cannot be fitted [1/s^2]: it does not move
-constexpr double kHeldLength_m = 1;     // of its turns
+constexpr double kHeld = 1e12;          // [N/m], [N m]: block of a set that cannot be fitted, which does not move
 
 Vector3d ToVector(const std::array<double, 3>& v) { return {v[0], v[1], v[2]}; }
 
@@ -38,57 +37,65 @@ Matrix3d CrossMatrix(const Vector3d& v) {
   return m;
 }
 
-/// Adds what the elasticity of the model at rest resists to moves of single vertices of sets, `at` [vertex] their numbers or none.
+/// What the elasticity of a model at rest resists to the move of each vertex alone; only of those that sets hold.
 class RestStiffness {
  public:
-  RestStiffness(const TissueModel& model, double dt_s) : model_(model), dt_s_(dt_s) {}
-
-  /// Of a tet's corner: V (mu |g|^2 I + (mu + lambda) g g^T), g the gradient of its shape function.
-  template <typename Add>
-  void VisitTets(const Add& add) const {
-    for (const TissueTet& tet : model_.tets) {
-      if (tet.vertices[0] == tet.vertices[1]) continue;  // free
-      const Vector3d o = At(tet.vertices[0]);
-      Matrix3d edges;
-      for (int c = 0; c < 3; ++c) edges.col(c) = At(tet.vertices[static_cast<size_t>(c) + 1]) - o;
-      const double volume_m3 = edges.determinant() / 6;
-      if (!(volume_m3 > 0)) continue;
-      const Matrix3d rows = edges.inverse();
-      const double factor = volume_m3 * (1 + tet.damping_s / dt_s_);
-      for (size_t c = 0; c < 4; ++c) {
-        const Vector3d g =
-            c == 0 ? Vector3d(-rows.colwise().sum().transpose()) : Vector3d(rows.row(static_cast<Eigen::Index>(c) - 1).transpose());
-        add(tet.vertices[c],
-            factor * (tet.mu_pa * g.squaredNorm() * Matrix3d::Identity() + (tet.mu_pa + tet.lambda_pa) * g * g.transpose()));
-      }
+  RestStiffness(const TissueModel& model, double dt_s)
+      : model_(model), dt_s_(dt_s), is_held_(model.rest_m.size(), 0), blocks_n_per_m_(model.rest_m.size(), Matrix3d::Zero()) {
+    for (const TissueJointSet& set : model.joint_sets) {
+      for (const uint32_t v : set.vertices) is_held_[v] = 1;
+    }
+    for (const TissueTet& tet : model.tets) {
+      if (tet.vertices != kFreeTissueTet && IsAnyHeld(tet.vertices)) AddTet(tet);
+    }
+    for (const ShellTriangle& triangle : model.shells) {
+      if (IsAnyHeld(triangle.vertices)) AddTriangle(triangle);
     }
   }
 
-  /// Of a shell: likewise of plane stress in the triangle. Across it little resists but inertia.
-  template <typename Add>
-  void VisitShells(const Add& add) const {
-    for (const ShellTriangle& triangle : model_.shells) {
-      const std::array<Vector3d, 3> x = {At(triangle.vertices[0]), At(triangle.vertices[1]), At(triangle.vertices[2])};
-      const Vector3d cross = (x[1] - x[0]).cross(x[2] - x[0]);
-      const double twice_area_m2 = cross.norm();
-      if (!(twice_area_m2 > 0)) continue;
-      const Vector3d n = cross / twice_area_m2;
-      const double stiff = (triangle.moduli_pa[0] + triangle.moduli_pa[2]) / 2.0;
-      const double shear = triangle.moduli_pa[3];
-      const double factor = twice_area_m2 / 2 * triangle.thickness_m * (1 + triangle.damping_s / dt_s_);
-      for (size_t c = 0; c < 3; ++c) {
-        const Vector3d g = n.cross(x[(c + 2) % 3] - x[(c + 1) % 3]) / twice_area_m2;
-        add(triangle.vertices[c], factor * (shear * g.squaredNorm() * (Matrix3d::Identity() - n * n.transpose()) +
-                                            std::max(stiff - shear, 0.0) * g * g.transpose()));
-      }
-    }
-  }
+  const Matrix3d& at(uint32_t vertex) const { return blocks_n_per_m_[vertex]; }
 
  private:
+  bool IsAnyHeld(std::span<const uint32_t> vertices) const {
+    return std::any_of(vertices.begin(), vertices.end(), [&](uint32_t v) { return is_held_[v] != 0; });
+  }
   Vector3d At(uint32_t vertex) const { return ToVector(model_.rest_m[vertex]); }
+
+  /// V (mu |g|^2 I + (mu + lambda) g g^T), g the gradient of a corner's shape function.
+  void AddTet(const TissueTet& tet) {
+    const Vector3d o = At(tet.vertices[0]);
+    Matrix3d edges;
+    for (int c = 0; c < 3; ++c) edges.col(c) = At(tet.vertices[static_cast<size_t>(c) + 1]) - o;
+    const Matrix3d rows = edges.inverse();
+    const double factor = edges.determinant() / 6 * (1 + tet.damping_s / dt_s_);
+    for (size_t c = 0; c < 4; ++c) {
+      const Vector3d g =
+          c == 0 ? Vector3d(-rows.colwise().sum().transpose()) : Vector3d(rows.row(static_cast<Eigen::Index>(c) - 1).transpose());
+      blocks_n_per_m_[tet.vertices[c]] +=
+          factor * (tet.mu_pa * g.squaredNorm() * Matrix3d::Identity() + (tet.mu_pa + tet.lambda_pa) * g * g.transpose());
+    }
+  }
+
+  /// Likewise of plane stress in the triangle. Across it little resists but inertia.
+  void AddTriangle(const ShellTriangle& triangle) {
+    const std::array<Vector3d, 3> x = {At(triangle.vertices[0]), At(triangle.vertices[1]), At(triangle.vertices[2])};
+    const Vector3d cross = (x[1] - x[0]).cross(x[2] - x[0]);
+    const double twice_area_m2 = cross.norm();
+    const Vector3d n = cross / twice_area_m2;
+    const double stiff = (triangle.moduli_pa[0] + triangle.moduli_pa[2]) / 2.0;
+    const double shear = triangle.moduli_pa[3];
+    const double factor = twice_area_m2 / 2 * triangle.thickness_m * (1 + triangle.damping_s / dt_s_);
+    for (size_t c = 0; c < 3; ++c) {
+      const Vector3d g = n.cross(x[(c + 2) % 3] - x[(c + 1) % 3]) / twice_area_m2;
+      blocks_n_per_m_[triangle.vertices[c]] += factor * (shear * g.squaredNorm() * (Matrix3d::Identity() - n * n.transpose()) +
+                                                         std::max(stiff - shear, 0.0) * g * g.transpose());
+    }
+  }
 
   const TissueModel& model_;
   double dt_s_;
+  std::vector<uint8_t> is_held_;
+  std::vector<Matrix3d> blocks_n_per_m_;
 };
 
 /// The block of all vertices together in the frame's axes: sum of A^T K A, A = (I, -[arm]).
@@ -99,12 +106,6 @@ Matrix6d BlockOf(const JointSetVertices& set) {
     a << Matrix3d::Identity(), -CrossMatrix(ToVector(vertex.rest_m));
     block += a.transpose() * Eigen::Map<const Matrix3d>(vertex.stiffness_n_per_m.data()) * a;
   }
-  return block;
-}
-
-Matrix6d HeldBlock() {
-  Matrix6d block = Matrix6d::Identity() * kHeldPerMass;
-  block.bottomRightCorner<3, 3>() *= kHeldLength_m * kHeldLength_m;
   return block;
 }
 
@@ -129,17 +130,7 @@ bool JointSetVertices::CanBeFitted() const {
 std::vector<JointSetVertices> JointSetsOf(const TissueModel& model, const TissueLayout& layout, double dt_s) {
   std::vector<JointSetVertices> sets(model.joint_sets.size());
   if (sets.empty()) return sets;
-  std::vector<Matrix3d> stiffness(model.rest_m.size(), Matrix3d::Zero());
-  std::vector<bool> is_held(model.rest_m.size(), false);
-  for (const TissueJointSet& set : model.joint_sets) {
-    for (const uint32_t v : set.vertices) is_held[v] = true;
-  }
-  const auto add = [&](uint32_t v, const Matrix3d& block) {
-    if (is_held[v]) stiffness[v] += block;
-  };
-  const RestStiffness at_rest(model, dt_s);
-  at_rest.VisitTets(add);
-  at_rest.VisitShells(add);
+  const RestStiffness stiffness(model, dt_s);
   for (size_t s = 0; s < sets.size(); ++s) {
     sets[s].origin_m = model.joint_sets[s].origin_m;
     for (const uint32_t v : model.joint_sets[s].vertices) {
@@ -150,7 +141,7 @@ std::vector<JointSetVertices> JointSetsOf(const TissueModel& model, const Tissue
       for (size_t a = 0; a < 3; ++a) vertex.rest_m[a] = model.rest_m[v][a] - sets[s].origin_m[a];
       vertex.mass_kg = layout.mass_kg[slot];
       const double inertia = vertex.mass_kg * (1 + dt_s * layout.mass_damping_per_s[slot]) / (dt_s * dt_s);
-      Eigen::Map<Matrix3d>(vertex.stiffness_n_per_m.data()) = kTogether * stiffness[v] + inertia * Matrix3d::Identity();
+      Eigen::Map<Matrix3d>(vertex.stiffness_n_per_m.data()) = kTogether * stiffness.at(v) + inertia * Matrix3d::Identity();
       sets[s].vertices.push_back(vertex);
     }
   }
@@ -243,7 +234,7 @@ absl::Status JointFrames::SetVertices(Queue& queue, std::span<const JointSetVert
     }
     set.end = static_cast<uint32_t>(vertices.size());
     set.rest_mean = ToFloat4({mean.x(), mean.y(), mean.z()}, mass_kg);
-    const Matrix6d block = is_fitted ? BlockOf(sets[s]) : HeldBlock();
+    const Matrix6d block = is_fitted ? BlockOf(sets[s]) : Matrix6d(kHeld * Matrix6d::Identity());
     for (int r = 0; r < 6; ++r) {
       for (int c = 0; c <= r; ++c) set.h[r * (r + 1) / 2 + c] = static_cast<float>(block(r, c));
     }
@@ -267,11 +258,6 @@ absl::Status JointFrames::SetVertices(Queue& queue, std::span<const JointSetVert
   PALPATE_RETURN_IF_ERROR(Grow(context, kept_, size_t{joints.count()} * 6, "joint efforts kept"));
   PALPATE_ASSIGN_OR_RETURN(y_free_, DeviceBuffer<Float4>::Create(context, vertices.size(), "joint set targets"));
   return sets_host_.empty() ? absl::OkStatus() : queue.Write(sets_, std::span<const JointSet>(sets_host_));
-}
-
-size_t JointFrames::device_bytes() const {
-  return sets_.size_bytes() + vertices_.size_bytes() + owners_.size_bytes() + ends_.size_bytes() + rest_.size_bytes() +
-         y_free_.size_bytes() + mounts_.size_bytes() + fits_.size_bytes() + kept_.size_bytes();
 }
 
 absl::Status JointFrames::Begin(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<RigidBlockState>& blocks) {

@@ -142,8 +142,9 @@ __kernel void joint_set_fit(uint count, const __global JointSet* sets, const __g
   const __global JointSet* set = sets + s;
   __global RigidBlockState* b = blocks + set->body;
   __global double* fit = fits + (size_t)s * FIT_REALS;
-  const double4 known = convert_double4(b->rotation);
-  double4 q = known / sqrt(dot(known, known));
+  double4 q = convert_double4(b->rotation);
+  if (!(fabs(dot(q, q) - 1.0) < 0.01)) q = (double4)(0.0, 0.0, 0.0, 1.0); /* lost in a step that was rolled back */
+  q /= sqrt(dot(q, q));
   const double3 rest_mean = convert_double3(set->rest_mean.xyz);
   double3 mean = (double3)(0.0);
   double3 mean_velocity = (double3)(0.0);

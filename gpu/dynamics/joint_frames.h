@@ -65,7 +65,6 @@ class JointFrames {
 
   uint32_t set_count() const { return static_cast<uint32_t>(sets_host_.size()); }
   uint32_t mount_count() const { return static_cast<uint32_t>(mounts_host_.size()); }
-  size_t device_bytes() const;
 
   /// Of a mount at the end of the next step: centre [m], rotation (x y z w), and what force [N] else acts on one with a coupling. To be
   /// given before each step.

@@ -246,6 +246,10 @@ TEST_F(Joints, EditsOfTissueLeaveJointsOrTakeThem) {
   const Frame& fallen = Run(*world, 24);
   EXPECT_LT(fallen.joints[1].point_m.z(), height_m - 0.15);
   EXPECT_EQ(fallen.joints[1].force_n.norm(), 0);
+  // And all that the upper one holds: nothing is held any more.
+  PALPATE_ASSERT_OK(apply(CarveEdit{.region = BallRegion{{0, 0, 0.06}, 0.03}}));
+  EXPECT_TRUE(world->CurrentFrame()->joints[0].is_broken);
+  EXPECT_EQ(Run(*world, 4).joints[0].force_n.norm(), 0);
   PALPATE_ASSERT_OK(world->Reset().status());
   EXPECT_FALSE(Run(*world, 2).joints[1].is_broken);
   EXPECT_LT(world->CurrentFrame()->joints[1].gap_m, 1e-6);
