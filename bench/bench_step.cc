@@ -509,8 +509,13 @@ absl::Status MeasureBar(const std::shared_ptr<gpu::Context>& context, const std:
   bar.material.young_modulus_pa = 1e6;
   bar.material.poisson_ratio = 0.45;
   bar.material.mass_damping_per_s = 4;
-  sim::JointDescription weld{.name = "weld", .kind = sim::JointKind::kFixed, .body_b = 0};
-  sim::JointDescription hook{.name = "hook", .body_a = 0, .body_b = 1};
+  sim::JointDescription weld, hook;
+  weld.name = "weld";
+  weld.kind = sim::JointKind::kFixed;
+  weld.body_b = 0;
+  hook.name = "hook";
+  hook.body_a = 0;
+  hook.body_b = 1;
   weld.point_a_m = weld.point_b_m = {0, 0, size_m.z() / 2};
   hook.point_a_m = hook.point_b_m = {0, 0, -size_m.z() / 2 - 0.01};
   for (uint32_t v = 0; v < mesh.vertices.size(); ++v) {
