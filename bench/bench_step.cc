@@ -356,6 +356,23 @@ absl::Status MeasureStack(const std::shared_ptr<gpu::Context>& context, const st
   return absl::OkStatus();
 }
 
+/// Steps of a scene with joints.
+struct JointedRun {
+  std::vector<double> step_ms;
+  double worst_gap_m = 0;
+  std::shared_ptr<const sim::Frame> frame;  ///< the last
+};
+
+absl::StatusOr<JointedRun> StepJointed(sim::World& world, int steps) {
+  JointedRun run;
+  for (int i = 0; i < steps; ++i) {
+    PALPATE_ASSIGN_OR_RETURN(run.frame, world.Step({}));
+    run.step_ms.push_back(run.frame->step_ms);
+    for (const sim::FrameJoint& joint : run.frame->joints) run.worst_gap_m = std::max(run.worst_gap_m, joint.gap_m);
+  }
+  return run;
+}
+
 /// A chain of boxes that swings down with `load` times a link's mass at its end, or a bridge of planks between two banks: joints and
 /// nothing else. How long a step takes and how far joints are off, beside Bullet's sequential impulses with 10 and 100 iterations.
 absl::Status MeasureChain(const std::shared_ptr<gpu::Context>& context, const std::string& name, int count, double load, bool is_bridge,
@@ -402,27 +419,20 @@ absl::Status MeasureChain(const std::shared_ptr<gpu::Context>& context, const st
   }
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
   const int steps = IsQuick() ? 60 : 240;
-  std::vector<double> step_ms;
-  double worst_gap_m = 0;
-  std::shared_ptr<const sim::Frame> frame;
-  for (int i = 0; i < steps; ++i) {
-    PALPATE_ASSIGN_OR_RETURN(frame, world->Step({}));
-    step_ms.push_back(frame->step_ms);
-    for (const sim::FrameJoint& joint : frame->joints) worst_gap_m = std::max(worst_gap_m, joint.gap_m);
-  }
-  AddStepTimes(step_ms, name, report);
-  report->Add(name, "worst_gap", worst_gap_m, "m");
-  report->Add(name, "max_speed_at_end", frame->max_speed_m_per_s, "m/s");
+  PALPATE_ASSIGN_OR_RETURN(const JointedRun run, StepJointed(*world, steps));
+  AddStepTimes(run.step_ms, name, report);
+  report->Add(name, "worst_gap", run.worst_gap_m, "m");
+  report->Add(name, "max_speed_at_end", run.frame->max_speed_m_per_s, "m/s");
   if (is_bridge) return absl::OkStatus();  // Bullet's boxes start along W
   for (const int iterations : {10, 100}) {
-    const std::optional<ChainRun> run = SwingWithBullet(bodies, links, is_bridge, iterations, scene.dt_s, steps);
-    if (!run) {
+    const std::optional<ChainRun> swung = SwingWithBullet(bodies, links, is_bridge, iterations, scene.dt_s, steps);
+    if (!swung) {
       report->Note("chains: Bullet is not installed, so there is nothing to compare with");
       break;
     }
     const std::string peer = absl::StrFormat("%s_bullet_%d", name, iterations);
-    AddStepTimes(run->step_ms, peer, report);
-    report->Add(peer, "worst_gap", run->worst_gap_m, "m");
+    AddStepTimes(swung->step_ms, peer, report);
+    report->Add(peer, "worst_gap", swung->worst_gap_m, "m");
   }
   return absl::OkStatus();
 }
@@ -544,20 +554,13 @@ absl::Status MeasureBar(const std::shared_ptr<gpu::Context>& context, const std:
   scene.solver.acceleration = sim::kCorrectedAcceleration;
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
   const int steps = IsQuick() ? 60 : 400;
-  std::vector<double> step_ms;
-  double worst_gap_m = 0;
-  std::shared_ptr<const sim::Frame> frame;
-  for (int i = 0; i < steps; ++i) {
-    PALPATE_ASSIGN_OR_RETURN(frame, world->Step({}));
-    step_ms.push_back(frame->step_ms);
-    for (const sim::FrameJoint& joint : frame->joints) worst_gap_m = std::max(worst_gap_m, joint.gap_m);
-  }
+  PALPATE_ASSIGN_OR_RETURN(const JointedRun run, StepJointed(*world, steps));
   report->Add(name, "tets", static_cast<double>(mesh.tets.size()), "count");
-  AddStepTimes(step_ms, name, report);
+  AddStepTimes(run.step_ms, name, report);
   if (end == BarEnd::kFixed) return absl::OkStatus();
   const double weight_n = (end == BarEnd::kLoaded ? 101 : 1) * bar_kg * 9.81;
-  report->Add(name, "worst_gap", worst_gap_m, "m");
-  report->Add(name, "force_error_at_end", std::abs(frame->joints[0].force_n.z() / weight_n - 1), "ratio");
+  report->Add(name, "worst_gap", run.worst_gap_m, "m");
+  report->Add(name, "force_error_at_end", std::abs(run.frame->joints[0].force_n.z() / weight_n - 1), "ratio");
   return absl::OkStatus();
 }
 

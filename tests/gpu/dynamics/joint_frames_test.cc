@@ -252,21 +252,9 @@ TEST_F(JointFramesTest, ABodyAtTheEndOfABarBendsIt) {
 
 TEST_F(JointFramesTest, JoinedPiecesKeepTheirMomenta) {
   // Two bars on a hinge, thrown: nothing acts from outside.
-  TissueModel scene = Bar({.young_modulus_pa = 1e4});
-  const auto bar_vertices = static_cast<uint32_t>(scene.rest_m.size());
   TissueModel other = Bar({.young_modulus_pa = 5e3});
-  for (std::array<double, 3> v : other.rest_m) scene.rest_m.push_back({v[0] + 0.11, v[1], v[2]});
-  scene.fixed.resize(scene.rest_m.size(), kFreeVertex);
-  for (TissueTet tet : other.tets) {
-    for (uint32_t& v : tet.vertices) v += bar_vertices;
-    scene.tets.push_back(tet);
-  }
-  for (std::array<uint32_t, 3> t : other.surface_triangles) {
-    for (uint32_t& v : t) v += bar_vertices;
-    scene.surface_triangles.push_back(t);
-  }
-  scene.body_triangle_begin.push_back(static_cast<uint32_t>(scene.surface_triangles.size()));
-  scene.self_collision.push_back(0);
+  for (std::array<double, 3>& v : other.rest_m) v[0] += 0.11;
+  TissueModel scene = SceneOf({Bar({.young_modulus_pa = 1e4}), other}, /*self_collision=*/false);
   scene.joint_sets = {SetOf(scene, Inside(scene, {0.09, -1, -1}, {0.1, 1, 1})), SetOf(scene, Inside(scene, {0.11, -1, -1}, {0.12, 1, 1}))};
   scene.joints = {Hinge(0, 1, {0.105, 0, 0}, {0, 1, 0})};
   TissueOptions options;
