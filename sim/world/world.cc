@@ -113,7 +113,6 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
     ResetTools();
   }
   removal_.Reset();
-  joints_.Reset();
   rack_.ResetCommands();
   step_ = 0;
   failed_ = false;
@@ -142,6 +141,7 @@ void World::Impl::ResetTools() {
   grasping_.Reset();
   projection_.Reset();
   blades_.Reset();
+  joints_.Reset();
 }
 
 absl::StatusOr<std::vector<float>> World::Impl::ReadVolumePositions(size_t body_index) {

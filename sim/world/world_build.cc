@@ -87,7 +87,7 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
   return Reset().status();
 }
 
-/// Tools as at rest, with their capsules.
+/// Tools and joints as at rest, tools with their capsules.
 absl::StatusOr<World::Impl::SolverSetup> World::Impl::SetUpSolver() {
   SolverSetup setup;
   setup.options = OptionsOf(description_);

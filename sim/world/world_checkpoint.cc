@@ -189,8 +189,9 @@ absl::Status World::Impl::LoadBodies(uint64_t body_count, StateReader& archive) 
   for (const VertexHandle v : vertices_.handles()) {
     alive -= vertices_.IsAlive(v) ? 1 : 0;
     if (vertices_.driven[v] != kNoSlot && vertices_.driven[v] >= regions) return CannotBe("section scene: a vertex is driven by no region");
-    if (vertices_.joint_set[v] != kNoSlot && vertices_.joint_set[v] >= joint_sets)
+    if (vertices_.joint_set[v] != kNoSlot && vertices_.joint_set[v] >= joint_sets) {
       return CannotBe("section scene: a vertex is of no joint");
+    }
   }
   return alive == 0 ? absl::OkStatus() : CannotBe("section scene: a vertex is of no body");
 }

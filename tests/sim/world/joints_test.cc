@@ -334,14 +334,74 @@ TEST_F(Joints, AToolPullsTissueByAJoint) {
   commands[0].device_pose = scene.tools[0].rest_pose;
   for (int i = 0; i < 300; ++i) {
     commands[0].device_pose.position_m.z() = -0.07 - 0.01 * std::min(i / 60.0, 1.0);
-    test::Step(*world, commands);
+    const Frame& frame = *test::Step(*world, commands);
+    ASSERT_LT(frame.joints[1].gap_m, 2e-6) << "step " << i;
+    if (i != 150) continue;
+    // Other tets in the middle and among those that are held: the tool goes on where it was.
+    const double height_m = frame.tools[0].pose.position_m.z(), force_n = frame.tools[0].force_n.z();
+    const RefineEdit refine = {.region = BallRegion{{0, 0, -0.045}, 0.02}, .max_edge_m = 0.008};
+    PALPATE_ASSERT_OK(world->Apply(std::vector<Edit>{{.body = 0, .what = refine}}).status());
+    const Frame& next = *test::Step(*world, commands);
+    EXPECT_FALSE(next.joints[1].is_broken);
+    EXPECT_NEAR(next.tools[0].pose.position_m.z(), height_m, 1e-5);
+    EXPECT_NEAR(next.tools[0].force_n.z(), force_n, 0.05 * force_n);
   }
   const Frame& frame = *world->CurrentFrame();
   // E A strain over the free length, in line with the coupling: the tool gives way by F / k.
   const double k_strap = 2e5 * 4e-4 / 0.1, k = scene.tools[0].coupling_stiffness_n_per_m;
   EXPECT_NEAR(frame.tools[0].force_n.z(), 0.01 / (1 / k_strap + 1 / k), 0.15 * 0.01 / (1 / k_strap + 1 / k));
   EXPECT_NEAR(frame.tools[0].pose.position_m.z() - commands[0].device_pose.position_m.z(), frame.tools[0].force_n.z() / k, 2e-4);
-  EXPECT_LT(frame.joints[1].gap_m, 1e-5);
+}
+
+// A bar in two hands, one of each drive, on balls at its ends.
+TEST_F(Joints, TwoToolsCarryOneBody) {
+  SceneDescription scene;
+  scene.tools = {test::ToolAt("left", {-0.05, 0, 0.1}, ToolDrive::kDirect), test::ToolAt("right", {0.05, 0, 0.1})};
+  BodyDescription bar = RigidBox("bar", {0.01, 0, 0}, {0.12, 0.03, 0.03});
+  bar.material.mass_damping_per_s = 3;
+  scene.bodies = {bar};
+  for (uint32_t t = 0; t < 2; ++t) {
+    JointDescription grip;
+    grip.name = scene.tools[t].name;
+    grip.body_a = 0;
+    grip.tool_b = t;
+    grip.point_a_m = grip.point_b_m = scene.tools[t].rest_pose.position_m;
+    scene.joints.push_back(grip);
+  }
+  std::unique_ptr<World> world = Create(scene);
+  ASSERT_NE(world, nullptr);
+  std::vector<ToolCommand> commands(2);
+  const auto go_on = [&](World& of, int from, int to) {
+    for (int i = from; i < to; ++i) {
+      const double t = std::clamp((i - 30) / 120.0, 0.0, 1.0);
+      for (size_t hand = 0; hand < 2; ++hand) {
+        commands[hand].device_pose = scene.tools[hand].rest_pose;
+        commands[hand].device_pose.position_m += Vector3d(0, 0.1 * t, 0.05 * t);
+      }
+      const Frame& frame = *test::Step(of, commands);
+      for (const FrameJoint& grip : frame.joints) EXPECT_LT(grip.gap_m, 2e-6) << "in step " << i;
+    }
+    return of.CurrentFrame()->state_hash;
+  };
+  go_on(*world, 0, 100);
+  // In the middle of their way, a state goes on with the same bits.
+  const auto state = world->Capture();
+  ASSERT_TRUE(state.ok()) << state.status();
+  const uint64_t wanted = go_on(*world, 100, 120);
+  auto restored = World::Restore(context(), scene, **state);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  world = *std::move(restored);
+  EXPECT_EQ(go_on(*world, 100, 120), wanted);
+
+  go_on(*world, 120, 480);
+  const Frame& frame = *world->CurrentFrame();
+  const double weight_n = 0.108 * kGravity;
+  // The middle of the bar is nearer to the right hand: 6 of 10 cm.
+  EXPECT_NEAR(frame.tools[0].force_n.z(), -0.4 * weight_n, 0.02 * weight_n);
+  EXPECT_NEAR(frame.tools[1].force_n.z(), -0.6 * weight_n, 0.02 * weight_n);
+  EXPECT_NEAR((frame.tools[0].force_n + frame.tools[1].force_n).z(), -weight_n, 0.01 * weight_n);
+  EXPECT_NEAR(frame.tools[1].pose.position_m.z(), 0.15 - 0.6 * weight_n / scene.tools[1].coupling_stiffness_n_per_m, 1e-4);
+  EXPECT_LT(frame.max_speed_m_per_s, 1e-3);
 }
 
 TEST_F(Joints, RegionsOfFixedVerticesOrOfTwoJointsAreRefused) {
@@ -356,6 +416,24 @@ TEST_F(Joints, RegionsOfFixedVerticesOrOfTwoJointsAreRefused) {
   EXPECT_NE(shared, nullptr) << "two joints may hold the same region";
   scene.joints[1].vertices_a.pop_back();
   EXPECT_THAT(refusal(scene), HasSubstr("is held by upper too"));
+}
+
+TEST_F(Joints, ToolsThatCannotCarryAreRefused) {
+  SceneDescription scene = Scene({RigidBox("a", {0, 0, 0}, {0.1, 0.1, 0.1})}, {JointDescription{}});
+  scene.tools = {test::ToolAt("hook", {0, 0, 0.1}), test::ToolAt("probe", {0, 0, 0.2})};
+  scene.tools[1].response = ToolResponse::kProjection;
+  JointDescription& joint = scene.joints[0];
+  joint.name = "j";
+  joint.body_a = 0;
+  const auto refusal = [&] { return std::string(World::Create(context(), scene).status().message()); };
+  joint.tool_b = 2;
+  EXPECT_THAT(refusal(), HasSubstr("joints[0] (j): tool_b: is outside [0, 2)"));
+  joint.tool_b = 1;
+  EXPECT_THAT(refusal(), HasSubstr("tool_b: probe responds by projection, and cannot carry joints"));
+  joint.tool_b = 0;
+  EXPECT_EQ(refusal(), "");
+  joint.tool_a = 0;
+  EXPECT_THAT(refusal(), HasSubstr("tool_a: is outside [0, 2), or in the place of a body that is given"));
 }
 
 TEST_F(Joints, AreRefusedByName) {
