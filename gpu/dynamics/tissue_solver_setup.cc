@@ -210,8 +210,9 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
   }
   const std::vector<JointSetVertices> sets = JointSetsOf(model, layout_, options_.dt_s);
   PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, model.joint_mounts)));
-  if (!model.joints.empty())
+  if (!model.joints.empty()) {
     PALPATE_RETURN_IF_ERROR(rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation, sets, model.joint_mounts));
+  }
   followers_.Add(rigid_.get());
   return absl::OkStatus();
 }

@@ -27,8 +27,9 @@ absl::Status TissueSolver::Impl::SetJointMount(uint32_t mount, const std::array<
   const auto is_finite = [](const std::array<double, 3>& v) {
     return std::all_of(v.begin(), v.end(), [](double c) { return std::isfinite(c); });
   };
-  if (!is_finite(center_m) || !is_finite(force_n) || !(std::abs(square - 1) < 1e-6))
+  if (!is_finite(center_m) || !is_finite(force_n) || !(std::abs(square - 1) < 1e-6)) {
     return absl::InvalidArgumentError(absl::StrCat("mount ", mount, ": is no pose"));
+  }
   const Float4 turn = {static_cast<float>(rotation[0]), static_cast<float>(rotation[1]), static_cast<float>(rotation[2]),
                        static_cast<float>(rotation[3])};
   rigid_->frames()->SetMount(mount, center_m, turn, force_n);

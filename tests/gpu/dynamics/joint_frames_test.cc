@@ -191,11 +191,11 @@ TEST_F(JointFramesTest, ABarWeldedToTheWorldSagsAsOneWhoseEndIsFixed) {
 }
 
 TEST_F(JointFramesTest, TissueCarriesAHeavyBodyOnABall) {
-  // Hung up at its upper face, 20 times as heavy a block below.
-  TissueModel scene = Bar({.young_modulus_pa = 2e5, .poisson_ratio = 0.3, .mass_damping_per_s = 4}, {0.02, 0.02, 0.1}, {2, 2, 10});
+  // Hung up at its upper face, 100 times as heavy a block below.
+  TissueModel scene = Bar({.young_modulus_pa = 1e6, .poisson_ratio = 0.3, .mass_damping_per_s = 4}, {0.02, 0.02, 0.1}, {2, 2, 10});
   for (const uint32_t v : Inside(scene, {-1, -1, 0.05}, {1, 1, 1})) scene.fixed[v] = kFixedVertex;
   const auto below = Inside(scene, {-1, -1, -0.05}, {1, 1, -0.04});
-  const double mass = 0.8;
+  const double mass = 4;
   AddRigidBox(&scene, {0.03, 0.03, 0.03}, {0.01, 0, -0.075}, mass);
   scene.joint_sets = {SetOf(scene, below)};
   scene.joints = {Ball(1, 0, {0.01, 0, -0.055})};
@@ -211,7 +211,7 @@ TEST_F(JointFramesTest, TissueCarriesAHeavyBodyOnABall) {
   EXPECT_LT(worst_gap, 2e-6) << "in every step, under twice its weight";
   EXPECT_NEAR(step.joints[0].force.z, mass * kGravity, 0.01 * mass * kGravity) << "on the body";
   // F L / (E A) and half of its own weight; ends that cannot narrow make it a little stiffer, finite strain softer.
-  const double strain = (mass * kGravity + 0.02) / (2e5 * 4e-4);
+  const double strain = (mass * kGravity + 0.2) / (1e6 * 4e-4);
   EXPECT_NEAR(rest - Mean(below).z(), strain * 0.09, 0.15 * strain * 0.09);
   EXPECT_LT(step.max_speed_m_per_s, 1e-3);
 }
@@ -317,7 +317,7 @@ TEST_F(JointFramesTest, AMountCarriesTissueAlong) {
     const Quaterniond q(Eigen::AngleAxisd(0.8 * t, Vector3d::UnitZ()));
     PALPATE_ASSERT_OK(solver_->SetJointMount(0, {0.1 * t, 0, 0.05 * t}, {q.x(), q.y(), q.z(), q.w()}));
     step = Step();
-    ASSERT_LT(step.joints[0].force.w, 5e-6) << "step " << i;
+    ASSERT_LT(step.joints[0].force.w, 2e-6) << "step " << i;
   }
   const Vector3d wanted = Vector3d(0.1, 0, 0.05) + Quaterniond(Eigen::AngleAxisd(0.8, Vector3d::UnitZ())) * start;
   EXPECT_LT((Mean(held) - wanted).norm(), 1e-3);
@@ -344,7 +344,7 @@ TEST_F(JointFramesTest, ASheetHangsOnABallByItsEdge) {
   EXPECT_LT(worst, 5e-4) << "on its way it meets itself, and planes stop vertices of the set";
   EXPECT_LT(step.joints[0].force.w, 1e-6);
   const double weight = MassOf(Inside(scene, {-1, -1, -1}, {1, 1, 1})) * kGravity;
-  EXPECT_NEAR(step.joints[0].force.z, weight, 0.03 * weight);
+  EXPECT_NEAR(step.joints[0].force.z, weight, 0.01 * weight);
   EXPECT_LT(Mean(Inside(scene, {0, 0.2, -1}, {1, 0.2, 1})).z(), -0.17) << "its other edge is below";
 }
 
