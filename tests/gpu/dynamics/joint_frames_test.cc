@@ -128,9 +128,7 @@ class JointFramesTest : public test::DeviceTest {
   std::vector<Vector3d> Positions() {
     std::vector<float> flat(scene_.rest_m.size() * 3);
     PALPATE_EXPECT_OK(solver_->ReadPositions(flat));
-    std::vector<Vector3d> x;
-    for (size_t i = 0; i < flat.size(); i += 3) x.emplace_back(flat[i], flat[i + 1], flat[i + 2]);
-    return x;
+    return Unpack(flat);
   }
   Vector3d Mean(const std::vector<uint32_t>& vertices) {
     const auto x = Positions();

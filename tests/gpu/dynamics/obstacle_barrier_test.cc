@@ -105,8 +105,7 @@ class ObstacleBarrierTest : public test::DeviceTest {
     ASSERT_EQ(step_.passing_colliders, passing);
     std::vector<float> flat(model_.rest_m.size() * 3);
     PALPATE_ASSERT_OK(solver_->ReadPositions(flat));
-    x_.clear();
-    for (size_t i = 0; i < flat.size(); i += 3) x_.emplace_back(flat[i], flat[i + 1], flat[i + 2]);
+    x_ = Unpack(flat);
     for (size_t c = 0; c < colliders_.size(); ++c) {
       most_blocked_m_ = std::max(most_blocked_m_, step_.blocked_m[c]);
       if (passing > 0) continue;

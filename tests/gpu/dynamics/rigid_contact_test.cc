@@ -72,9 +72,7 @@ class RigidContactTest : public test::DeviceTest {
   std::vector<Vector3d> Positions() {
     std::vector<float> flat(scene_.rest_m.size() * 3);
     PALPATE_EXPECT_OK(solver_->ReadPositions(flat));
-    std::vector<Vector3d> x;
-    for (size_t i = 0; i < flat.size(); i += 3) x.emplace_back(flat[i], flat[i + 1], flat[i + 2]);
-    return x;
+    return Unpack(flat);
   }
 
   Vector3d Center(size_t rigid) {

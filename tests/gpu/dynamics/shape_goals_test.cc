@@ -515,23 +515,12 @@ class ShapeSolverTest : public test::DeviceTest {
   std::vector<Vector3d> Read(TissueSolver& solver) {
     std::vector<float> flat(model_.rest_m.size() * 3);
     PALPATE_EXPECT_OK(solver.ReadPositions(flat));
-    std::vector<Vector3d> out;
-    for (size_t i = 0; i < flat.size(); i += 3) out.emplace_back(flat[i], flat[i + 1], flat[i + 2]);
-    return out;
+    return Unpack(flat);
   }
   std::vector<Vector3d> Forces(TissueSolver& solver, uint32_t parts) {
     std::vector<float> flat(model_.rest_m.size() * 3);
     PALPATE_EXPECT_OK(solver.ReadForces(parts, flat));
-    std::vector<Vector3d> out;
-    for (size_t i = 0; i < flat.size(); i += 3) out.emplace_back(flat[i], flat[i + 1], flat[i + 2]);
-    return out;
-  }
-  static std::vector<float> Pack(const std::vector<Vector3d>& vectors) {
-    std::vector<float> flat;
-    for (const Vector3d& v : vectors) {
-      for (int axis = 0; axis < 3; ++axis) flat.push_back(static_cast<float>(v[axis]));
-    }
-    return flat;
+    return Unpack(flat);
   }
   std::vector<Vector3d> RestShape() const {
     std::vector<Vector3d> x;

@@ -37,20 +37,6 @@ TissueModel SmoothedBox(const std::array<uint32_t, 3>& cells, const TestMaterial
   return model;
 }
 
-std::vector<Vector3d> Unpack(const std::vector<float>& flat) {
-  std::vector<Vector3d> out;
-  for (size_t i = 0; i < flat.size(); i += 3) out.emplace_back(flat[i], flat[i + 1], flat[i + 2]);
-  return out;
-}
-
-std::vector<float> Pack(const std::vector<Vector3d>& vectors) {
-  std::vector<float> flat;
-  for (const Vector3d& v : vectors) {
-    for (int axis = 0; axis < 3; ++axis) flat.push_back(static_cast<float>(v[axis]));
-  }
-  return flat;
-}
-
 /// Places at rest, turned, sheared and shaken by up to `noise_m`.
 std::vector<Vector3d> Deformed(const TissueModel& model, double noise_m) {
   const Matrix3d turn = Eigen::AngleAxisd(0.7, Vector3d(1, 2, -1).normalized()).toRotationMatrix();

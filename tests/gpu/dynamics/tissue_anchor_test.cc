@@ -27,11 +27,6 @@ class TissueAnchorTest : public test::DeviceTest {
     EXPECT_TRUE(solver.ok()) << solver.status();
     return solver.ok() ? *std::move(solver) : nullptr;
   }
-  static std::vector<Vector3d> Unpack(const std::vector<float>& flat) {
-    std::vector<Vector3d> out;
-    for (size_t i = 0; i < flat.size(); i += 3) out.emplace_back(flat[i], flat[i + 1], flat[i + 2]);
-    return out;
-  }
   static std::vector<Vector3d> Positions(TissueSolver& solver) {
     std::vector<float> flat(size_t{solver.layout().vertex_count} * 3);
     PALPATE_EXPECT_OK(solver.ReadPositions(flat));

@@ -41,6 +41,20 @@ struct TestMaterial {
   TissueFibers fibers{};
 };
 
+/// Coordinates of vertices, x y z one after the other as the solver has them, as vectors; and back.
+inline std::vector<Eigen::Vector3d> Unpack(const std::vector<float>& flat) {
+  std::vector<Eigen::Vector3d> out;
+  for (size_t i = 0; i < flat.size(); i += 3) out.emplace_back(flat[i], flat[i + 1], flat[i + 2]);
+  return out;
+}
+inline std::vector<float> Pack(const std::vector<Eigen::Vector3d>& vectors) {
+  std::vector<float> flat;
+  for (const Eigen::Vector3d& v : vectors) {
+    for (int axis = 0; axis < 3; ++axis) flat.push_back(static_cast<float>(v[axis]));
+  }
+  return flat;
+}
+
 /// Triangles of exactly one tet, outward.
 inline std::vector<std::array<uint32_t, 3>> BoundaryOf(const std::vector<TissueTet>& tets) {
   std::map<std::array<uint32_t, 3>, std::pair<int, std::array<uint32_t, 3>>> faces;

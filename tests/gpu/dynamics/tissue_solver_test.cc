@@ -49,18 +49,6 @@ class TissueSolverTest : public test::DeviceTest {
     return mass;
   }
 
-  static std::vector<Vector3d> Unpack(const std::vector<float>& flat) {
-    std::vector<Vector3d> out;
-    for (size_t i = 0; i < flat.size(); i += 3) out.emplace_back(flat[i], flat[i + 1], flat[i + 2]);
-    return out;
-  }
-  static std::vector<float> Pack(const std::vector<Vector3d>& vectors) {
-    std::vector<float> flat;
-    for (const Vector3d& v : vectors) {
-      for (int axis = 0; axis < 3; ++axis) flat.push_back(static_cast<float>(v[axis]));
-    }
-    return flat;
-  }
   static ColliderTarget TargetOf(const ColliderDescription& c) { return {c.tip_m, c.axis_m}; }
   static Vector3d ContactForce(const TissueStep& step) {
     Vector3d sum = Vector3d::Zero();
