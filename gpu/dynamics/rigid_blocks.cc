@@ -127,7 +127,8 @@ Quaternion RotationOf(const RigidBlockState& state) { return {state.rotation.x, 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, std::span<const RigidBlock> blocks,
-                                                                 std::span<const Float4> rest_m, std::span<const RigidBlockState> frames) {
+                                                                 std::span<const Float4> rest_m, std::span<const RigidBlockState> frames,
+                                                                 bool has_momentum) {
   if (blocks.empty() && frames.empty()) return absl::InvalidArgumentError("rigid blocks: none given");
   std::unique_ptr<RigidBlocks> out(new RigidBlocks);
   out->rigid_count_ = static_cast<uint32_t>(blocks.size());
@@ -169,6 +170,9 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   std::vector<float> way(out->initial_.size() + 1, 0.0F);
   way.front() = std::numeric_limits<float>::infinity();
   PALPATE_ASSIGN_OR_RETURN(out->way_, CreateBufferFrom(queue, std::span<const float>(way), "rigid ways"));
+  if (has_momentum) {
+    PALPATE_ASSIGN_OR_RETURN(out->iterates_, DeviceBuffer<RigidIterate>::Create(context, out->initial_.size(), "rigid iterates"));
+  }
   PALPATE_ASSIGN_OR_RETURN(out->own_, DeviceBuffer<RigidPairs>::Create(context, out->initial_.size(), "rigid pairs"));
   PALPATE_ASSIGN_OR_RETURN(out->local_, CreateBufferFrom(queue, std::span<const Float4>(local), "rigid local positions"));
   PALPATE_ASSIGN_OR_RETURN(out->no_entries_, DeviceBuffer<uint32_t>::Create(context, rest_m.size() + 1, "rigid without pairs"));
@@ -254,7 +258,7 @@ absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   [[maybe_unused]] auto& [rigid_count, first_vertex, vertex_count, vertex_group, body_group, device_bytes, initial, states_host, local_m,
                           listed_edition, push_by_air, predict, place, detected, goal, take_back, bound, list_pairs, solve, move_jointed,
                           share_jointed, bound_jointed, inertia_jointed, finish, roll_back, joints, frames, states, block_of, movers, way,
-                          own_pairs, own, no_entries, local] = *this;
+                          own_pairs, own, no_entries, local, iterates] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
   archive.Enter("RigidBlocks");
   archive(states_host);
@@ -358,8 +362,8 @@ absl::Status RigidBlocks::PushByAir(Queue& queue, const RigidSurroundings& scene
 absl::Status RigidBlocks::Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                                   const DeviceBuffer<uint8_t>& touched) {
   if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Begin(queue, scene, states_));
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(predict_, Bodies(), Arg("count", body_count()), Arg("p", *scene.params), Arg("blocks", states_), Arg("way_m", way_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(predict_, Bodies(), Arg("count", body_count()), Arg("p", *scene.params), Arg("blocks", states_),
+                                       Arg("iterates", iterates_.view()), Arg("way_m", way_)));
   if (joints_) PALPATE_RETURN_IF_ERROR(GuessJointed(queue, scene, x, touched));
   return Place(queue, no_entries_, x, touched);
 }
@@ -432,16 +436,16 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
   const bool has_pairs = scene.pairs != nullptr;
   // Where nothing has moved since the pairs were linearised, those that did not push then do not now.
   const uint32_t near_bits = !has_pairs ? 0 : scene.moves_only_rigid ? PALPATE_PAIR_PUSHES : PALPATE_PAIR_NEAR;
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(solve_, Bodies(), Arg("count", body_count()), Arg("near_bits", near_bits), Arg("p", *scene.params),
-                   Arg("sp", view(scene.surface_params)), Arg("x", x), Arg("x_start", *scene.x_start), Arg("local_m", local_),
-                   Arg("detected", view(scene.detected)), Arg("clear_m", view(scene.clear_m)), Arg("is_near", view(scene.is_near)),
-                   Arg("begins", view(scene.entry_begins)), Arg("own_pairs", own_pairs_), Arg("own", own_), Arg("pairs", view(scene.pairs)),
-                   Arg("rows", view(scene.rows)), Arg("bounds", view(scene.bounds)), Arg("triangles", *scene.triangles),
-                   Arg("triangle_colliders", view(scene.triangle_colliders)), Arg("contacts", view(scene.tool_contacts)),
-                   Arg("colliders", view(scene.colliders)), Arg("obstacles", view(scene.planes)),
-                   Arg("anchor_begin", view(scene.anchor_begins)), Arg("anchors", view(scene.anchors)), Arg("blocks", states_),
-                   Arg("systems", joints_ ? joints_->systems().view() : BufferView<JointBodySystem>()), Arg("way_m", way_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(
+      solve_, Bodies(), Arg("count", body_count()), Arg("near_bits", near_bits), Arg("p", *scene.params),
+      Arg("sp", view(scene.surface_params)), Arg("x", x), Arg("x_start", *scene.x_start), Arg("local_m", local_),
+      Arg("detected", view(scene.detected)), Arg("clear_m", view(scene.clear_m)), Arg("is_near", view(scene.is_near)),
+      Arg("begins", view(scene.entry_begins)), Arg("own_pairs", own_pairs_), Arg("own", own_), Arg("pairs", view(scene.pairs)),
+      Arg("rows", view(scene.rows)), Arg("bounds", view(scene.bounds)), Arg("triangles", *scene.triangles),
+      Arg("triangle_colliders", view(scene.triangle_colliders)), Arg("contacts", view(scene.tool_contacts)),
+      Arg("colliders", view(scene.colliders)), Arg("obstacles", view(scene.planes)), Arg("anchor_begin", view(scene.anchor_begins)),
+      Arg("anchors", view(scene.anchors)), Arg("blocks", states_), Arg("iterates", iterates_.view()),
+      Arg("systems", joints_ ? joints_->systems().view() : BufferView<JointBodySystem>()), Arg("way_m", way_)));
   if (joints_) PALPATE_RETURN_IF_ERROR(MoveJointed(queue, scene, x, touched));
   if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Push(queue, scene, *joints_));
   return Place(queue, has_pairs ? *scene.entry_begins : no_entries_, x, touched);

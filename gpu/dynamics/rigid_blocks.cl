@@ -280,11 +280,13 @@ static inline void set_free_flight(RigidSystem* s, const __global RigidBlockStat
 
 /* Start of a step: where each body goes by itself, and a first guess. Angular momentum is kept exactly; the turn is taken with the inertia
    at its middle. The guess counts gravity as far as the body followed it in the step before, as the guess of vertices does. way_m
-   of the body is 0 again. Work-item: body. */
-__kernel void rigid_predict(uint count, const __global StepParams* p, __global RigidBlockState* blocks, __global float* way_m) {
+   of the body is 0 again, and its momentum begins anew. Work-item: body. */
+__kernel void rigid_predict(uint count, const __global StepParams* p, __global RigidBlockState* blocks, __global RigidIterate* iterates,
+                            __global float* way_m) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   way_m[i + 1] = 0.0f;
+  if (iterates) iterates[i].center = (float4)(0.0f);
   RigidBlockState b = blocks[i];
   b.center_start = b.center_detected = b.center;
   b.rotation_start = b.rotation_detected = b.rotation;
@@ -671,18 +673,47 @@ static inline float longest_way(Pose from, Pose to, float radius_m) {
   return 1.00001f * (distance(from.center, to.center) + 2.0f * length(turn.xyz) * radius_m);
 }
 
-/* Moves a body by the turn and shift d, as far as its planes allow. `system`: its block, factored. */
-static inline void move_rigid(__global RigidBlockState* b, const RigidSystem* system, const float* d, int has_planes, float pairs_clear_m,
-                              const __global float4* local_m, const __global float4* detected, const __global float* clear_m,
-                              const __global uint* begins, const __global float4* bounds, __global float* way_m) {
-  const Pose from = {b->center.xyz, b->rotation};
-  float3 turn = (float3)(d[3], d[4], d[5]);
-  const float angle = length(turn);
-  if (angle > MAX_TURN) turn *= MAX_TURN / angle;
+static inline Pose moved_by(Pose from, const float* d, float share) {
   Pose to;
-  to.center = from.center + (float3)(d[0], d[1], d[2]);
-  to.rotation = multiply_rotations(exp_rotation(turn), from.rotation);
+  to.center = from.center + share * (float3)(d[0], d[1], d[2]);
+  to.rotation = multiply_rotations(exp_rotation(share * (float3)(d[3], d[4], d[5])), from.rotation);
   to.rotation /= length(to.rotation);
+  return to;
+}
+
+/* Where momentum carries a body on to that a sweep wants at `wanted`: by Nesterov's share of the way from where the sweep before wanted it,
+   if the forces `f` at the start of this one are along that way. Else, and after a move that was cut short, momentum begins anew. */
+static inline Pose carried_on(Pose wanted, const float* f, uint was_cut_short, __global RigidIterate* iterate) {
+  const float sweeps = was_cut_short ? 0.0f : iterate->center.w;
+  Pose to = wanted;
+  float next = 1.0f;
+  if (sweeps > 0.0f) {
+    const Pose before = {iterate->center.xyz, iterate->rotation};
+    float way[6];
+    move_between(before, wanted, way);
+    float work = 0.0f;
+    for (int k = 0; k < 6; ++k) work += f[k] * way[k];
+    if (work > 0.0f) {
+      to = moved_by(wanted, way, sweeps / (sweeps + 3.0f));
+      next = sweeps + 1.0f;
+    }
+  }
+  iterate->center = (float4)(wanted.center, next);
+  iterate->rotation = wanted.rotation;
+  return to;
+}
+
+/* Moves a body by the turn and shift d, and on by momentum, as far as its planes allow. `system`: its block, factored. `iterate`: null
+   without momentum. */
+static inline void move_rigid(__global RigidBlockState* b, const RigidSystem* system, float* d, __global RigidIterate* iterate,
+                              int has_planes, float pairs_clear_m, const __global float4* local_m, const __global float4* detected,
+                              const __global float* clear_m, const __global uint* begins, const __global float4* bounds,
+                              __global float* way_m) {
+  const Pose from = {b->center.xyz, b->rotation};
+  const float angle = length((float3)(d[3], d[4], d[5]));
+  for (int k = 3; k < 6; ++k) d[k] *= angle > MAX_TURN ? MAX_TURN / angle : 1.0f;
+  Pose to = moved_by(from, d, 1.0f);
+  if (iterate) to = carried_on(to, system->f, b->is_truncated, iterate);
   uint truncated = 0;
   Pose pose = to;
   const Pose detected_pose = {b->center_detected.xyz, b->rotation_detected};
@@ -698,7 +729,8 @@ static inline void move_rigid(__global RigidBlockState* b, const RigidSystem* sy
 /* One Newton step of each body on its six coordinates, as far as the planes allow; the vertices follow in rigid_place. Reads other
    bodies' vertices as they are: none moves in this launch. `near_bits`: those of is_near that a pair must have to count; 0 where surfaces
    do not meet, then the arguments of pairs and planes are not read. way_m[body + 1] grows by the way of the body's vertices at most.
-   A body with joints leaves its block and forces in `systems` instead, and moves in rigid_move_jointed. Work-item: body. */
+   A body with joints leaves its block and forces in `systems` instead, and moves in rigid_move_jointed. `iterates`: null without
+   momentum. Work-item: body. */
 __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams* p, const __global SurfaceParams* sp,
                           const __global float4* x, const __global float4* x_start, const __global float4* local_m,
                           const __global float4* detected, const __global float* clear_m, const __global uint* begins,
@@ -706,8 +738,8 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
                           const __global PairRow* rows, const __global uchar* is_near, const __global float4* bounds,
                           const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
                           const __global Collider* colliders, const __global PlaneObstacle* obstacles, const __global uint* anchor_begin,
-                          const __global Anchor* anchors, __global RigidBlockState* blocks, __global JointBodySystem* systems,
-                          __global float* way_m) {
+                          const __global Anchor* anchors, __global RigidBlockState* blocks, __global RigidIterate* iterates,
+                          __global JointBodySystem* systems, __global float* way_m) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
@@ -730,7 +762,8 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
   factor_rigid(&s);
   float d[6];
   solve_rigid(&s, s.f, d);
-  move_rigid(b, &s, d, near_bits != 0u, near_bits != 0u ? own[i].clear_m : 0.0f, local_m, detected, clear_m, begins, bounds, way_m + i + 1);
+  move_rigid(b, &s, d, iterates ? iterates + i : 0, near_bits != 0u, near_bits != 0u ? own[i].clear_m : 0.0f, local_m, detected, clear_m,
+             begins, bounds, way_m + i + 1);
 }
 
 /* Blocks and forces of inertia alone, for the first guess of bodies with joints. Work-item: one of these. */

@@ -69,19 +69,21 @@ struct RigidSurroundings {
 /// where (c*, R*) is the pose after free flight and J the inertia there. The angular momentum L is a state: R* turns by it, and a step adds
 /// J t / h, the moment of the contacts; so free flight keeps L to rounding, and what two bodies exchange is equal and opposite. All bodies
 /// take a step at once and read the others where they were; the block of a pair of two rigid bodies counts double, which bounds its energy
-/// from above. A move is cut short as a whole where a vertex meets one of its separating planes (displacement_bounds.clh), so certified
-/// positions stay certified and the body stays rigid.
-/// Rotation by incremental angles as in Ferguson et al., "Intersection-free Rigid Body Dynamics", 2021; blocks as in Chen et al., "Vertex
-/// Block Descent", 2024; docs/algorithms/rigid_blocks.md.
+/// from above. Momentum carries a body on from sweep to sweep while forces are along its way. A move is cut short as a whole where a vertex
+/// meets one of its separating planes (displacement_bounds.clh), so certified positions stay certified and the body stays rigid. Rotation
+/// by incremental angles as in Ferguson et al., "Intersection-free Rigid Body Dynamics", 2021; blocks as in Chen et al., "Vertex Block
+/// Descent", 2024; momentum after Nesterov 1983, with the restart of O'Donoghue and Candes 2015; docs/algorithms/rigid_blocks.md.
 ///
 /// Thread: one at a time. Determinism: same input, same bits.
 class RigidBlocks final : public SurfaceFollower {
  public:
   /// `rest_m` [vertex_count] in solver order, positions at the start. `frames`: what joints hold besides the bodies, JointFrames::States.
+  /// `has_momentum`: sweeps carry bodies without joints on (Nesterov), as long as forces are along the way.
   /// Errors: InvalidArgument naming the block (mass or inertia not positive and finite, ranges, inertia not symmetric), or if there are
   /// neither blocks nor frames.
   static absl::StatusOr<std::unique_ptr<RigidBlocks>> Create(Queue& queue, std::span<const RigidBlock> blocks,
-                                                             std::span<const Float4> rest_m, std::span<const RigidBlockState> frames = {});
+                                                             std::span<const Float4> rest_m, std::span<const RigidBlockState> frames = {},
+                                                             bool has_momentum = false);
 
   /// Joins bodies, once, before the first step; `sets` and `mounts` are the frames given to Create. Errors: those of RigidJoints::Create.
   absl::Status SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation = RigidJoints::kDefaultDissipation,
@@ -187,12 +189,13 @@ class RigidBlocks final : public SurfaceFollower {
   std::unique_ptr<JointFrames> frames_;  // null: none
   DeviceBuffer<RigidBlockState> states_;
   DeviceBuffer<uint32_t> block_of_;
-  DeviceBuffer<uint32_t> movers_;      // [vertices of the scene] 1 + body, 0: none
-  DeviceBuffer<float> way_;            // [1 + body]
-  DeviceBuffer<uint32_t> own_pairs_;   // see rigid_list_pairs
-  DeviceBuffer<RigidPairs> own_;       // [body]
-  DeviceBuffer<uint32_t> no_entries_;  // begins of no pairs, where surfaces do not meet
-  DeviceBuffer<Float4> local_;         // [vertices of the scene]
+  DeviceBuffer<uint32_t> movers_;        // [vertices of the scene] 1 + body, 0: none
+  DeviceBuffer<float> way_;              // [1 + body]
+  DeviceBuffer<uint32_t> own_pairs_;     // see rigid_list_pairs
+  DeviceBuffer<RigidPairs> own_;         // [body]
+  DeviceBuffer<uint32_t> no_entries_;    // begins of no pairs, where surfaces do not meet
+  DeviceBuffer<Float4> local_;           // [vertices of the scene]
+  DeviceBuffer<RigidIterate> iterates_;  // [body] of this step; empty without momentum
 };
 
 }  // namespace palpate::gpu

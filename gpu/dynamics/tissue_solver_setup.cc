@@ -209,7 +209,8 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
                       .angular_damping_per_s = rigid.angular_damping_per_s});
   }
   const std::vector<JointSetVertices> sets = JointSetsOf(model, layout_, options_.dt_s);
-  PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, model.joint_mounts)));
+  PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, model.joint_mounts),
+                                                       /*has_momentum=*/options_.acceleration > 0));
   if (!model.joints.empty()) {
     PALPATE_RETURN_IF_ERROR(rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation, sets, model.joint_mounts));
   }

@@ -34,6 +34,13 @@ typedef struct RigidBlockState {
 } RigidBlockState;
 PALPATE_SHARED_SIZE(RigidBlockState, 256);
 
+/* Where the newest sweep wanted a body to be, before planes cut its move short and momentum carried it on. */
+typedef struct RigidIterate {
+  Float4 center;   /* xyz; w = sweeps in a row that carried it on, plus 1; 0: none yet in this step */
+  Float4 rotation; /* as in RigidBlockState */
+} RigidIterate;
+PALPATE_SHARED_SIZE(RigidIterate, 32);
+
 /* The pairs of a body since the newest detection, each once. */
 typedef struct RigidPairs {
   UInt begin; /* in the list of all bodies' */
