@@ -97,10 +97,11 @@ using CornerCoordinates = std::array<std::array<float, 2>, 3>;
 /// Texture coordinates of a body's surface: by vertex, or by corner.
 struct TextureDescription {
   TexturePattern pattern = TexturePattern::kNone;
-  double u_period = 0;                            ///< above 0: u goes around and lies in [0, u_period)
-  std::vector<std::array<float, 2>> coordinates;  ///< [vertex of mesh] u v in tiles, finite; empty: none. Those inside count for nothing
-  std::vector<CornerCoordinates> corners;         ///< [triangle of ExtractBoundary(mesh)], finite; empty: by vertex. Without u_period
-  std::shared_ptr<const TextureImage> image;      ///< null: none
+  double u_period = 0;  ///< above 0: u goes around and lies in [0, u_period)
+  /// [vertex of mesh] u v in tiles, finite; empty: none, as for shells. Those inside count for nothing.
+  std::vector<std::array<float, 2>> coordinates;
+  std::vector<CornerCoordinates> corners;     ///< [triangle of SurfaceOf(body)], finite; empty: by vertex. Without u_period
+  std::shared_ptr<const TextureImage> image;  ///< null: none
 };
 
 enum class BodyKind {
@@ -182,7 +183,7 @@ struct BodyDescription {
   TextureDescription texture;
   std::shared_ptr<const NurbsBodyShape> nurbs;       ///< of bodies with an exact surface (sim/nurbs/nurbs_body_shape.h), else null
   RigidPose nurbs_pose;                              ///< from the frame of the shape to W, at rest
-  std::optional<ShellDescription> shell;             ///< of dynamic bodies without tets; no markers, texture, kept volume
+  std::optional<ShellDescription> shell;             ///< of dynamic bodies without tets; no markers, kept volume
   std::optional<NurbsShellDescription> nurbs_shell;  ///< of dynamic bodies with an exact surface; likewise
 };
 

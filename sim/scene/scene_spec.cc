@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <span>
 #include <string>
 #include <unordered_set>
@@ -644,10 +645,21 @@ CopyPlace PlaceOfCopy(const v1::BodyArray& array, uint64_t copy) {
   return place;
 }
 
+/// The surface of a mesh: of a shell, whose vertices `mesh` has, its triangles.
+sim::BoundarySurface SurfaceIn(const sim::TetMesh& mesh, const sim::SurfaceMesh& shell) {
+  if (shell.triangles.empty()) return sim::ExtractBoundary(mesh);
+  sim::BoundarySurface out;
+  out.vertices.resize(mesh.vertices.size());
+  std::iota(out.vertices.begin(), out.vertices.end(), 0U);
+  out.triangles = shell.triangles;
+  return out;
+}
+
 /// Precondition: CheckMaterial passed.
-/// `mesh`: of a shell the vertices of `shell`.
+/// `mesh`: of a shell the vertices of `shell`. `surface`: its surface, if there is a texture.
 absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh,
-                                               const sim::FigureSurface& shell, const std::shared_ptr<const sim::NurbsBodyShape>& nurbs,
+                                               const sim::BoundarySurface& surface, const sim::FigureSurface& shell,
+                                               const std::shared_ptr<const sim::NurbsBodyShape>& nurbs,
                                                const std::shared_ptr<const gpu::NurbsShellModel>& nurbs_shell, const BodyLook& look) {
   const v1::BodySpec& body = spec.bodies(index);
   const std::string path = At("bodies", index);
@@ -683,7 +695,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
     const char* field = body.has_mesh() ? "mesh" : body.has_generator() ? "generator" : "mesh_file";
     return Annotate(valid, At(path, field));
   }
-  PALPATE_RETURN_IF_ERROR(BuildTexture(body, path, mesh, look, &out.texture));
+  PALPATE_RETURN_IF_ERROR(BuildTexture(body, path, mesh, surface, look, &out.texture));
   if (nurbs_shell != nullptr) {
     PALPATE_RETURN_IF_ERROR(PlaceNurbsShell(body, path, *nurbs_shell, pose, &out));
   } else {
@@ -931,9 +943,11 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     Checker check;
     CheckTets(check, At("bodies", i), tets, limits, i == 0 ? "" : "with the bodies before it ");
     if (!check.ok()) return check.status();
-    PALPATE_ASSIGN_OR_RETURN(const BodyLook look, looks.Load(spec.bodies(i), At("bodies", i), mesh));
+    sim::BoundarySurface surface;  // only textures need it
+    if (spec.bodies(i).has_texture()) surface = SurfaceIn(mesh, shell.surface);
+    PALPATE_ASSIGN_OR_RETURN(const BodyLook look, looks.Load(spec.bodies(i), At("bodies", i), mesh, surface));
     for (uint64_t copy = 0; copy < copies; ++copy) {
-      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, shell, nurbs, nurbs_shell, look));
+      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, surface, shell, nurbs, nurbs_shell, look));
       out.bodies.push_back(std::move(body));
     }
   }

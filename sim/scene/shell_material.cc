@@ -90,10 +90,7 @@ absl::Status CheckShell(const BodyDescription& body) {
   }
   if (!body.markers.empty()) return refuse("markers", "a shell cannot hold markers yet");
   if (body.volume_stiffness_pa != 0) return refuse("volume_stiffness_pa", "a shell cannot keep its volume yet; see loads");
-  if (body.texture.pattern != TexturePattern::kNone || body.texture.image != nullptr || !body.texture.coordinates.empty() ||
-      !body.texture.corners.empty()) {
-    return refuse("texture", "a shell has none yet");
-  }
+  if (!body.texture.coordinates.empty()) return refuse("texture.coordinates", "a shell has those of the corners of its triangles");
   PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell, body.material, body.shell->thickness_m).status());
   for (size_t z = 0; z < body.zones.size(); ++z) {
     const absl::Status valid = ShellTriangleOf(*body.shell, body.zones[z].material, ThicknessOfZone(body, z + 1)).status();

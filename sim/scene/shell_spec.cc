@@ -149,7 +149,6 @@ void CheckRest(Checker& check, const std::string& path, const v1::BodySpec& body
   }
   if (!body.markers().empty()) refuse("markers", "a shell cannot hold markers yet");
   if (body.volume_stiffness_pa() != 0) refuse("volume_stiffness_pa", "a shell cannot keep its volume yet; a load can press on it");
-  if (body.has_texture()) refuse("texture", "a shell has none yet");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "gpu/base/status.h"
 #include "sim/mesh/texture_transfer.h"
 #include "sim/scene/image_file.h"
+#include "sim/scene/nurbs_description.h"
 #include "sim/scene/scene_spec.h"
 
 namespace palpate::scene {
@@ -87,10 +88,9 @@ Around ProjectAround(const std::vector<Eigen::Vector3d>& vertices, const std::ve
   return out;
 }
 
-/// Of each triangle of the boundary, by the side of a box that it faces.
-std::vector<sim::CornerCoordinates> ProjectOntoBox(const sim::TetMesh& mesh, const std::vector<Eigen::Vector3d>& vertices_m,
+/// Of each triangle of the surface, by the side of a box that it faces.
+std::vector<sim::CornerCoordinates> ProjectOntoBox(const sim::BoundarySurface& boundary, const std::vector<Eigen::Vector3d>& vertices_m,
                                                    const Eigen::Vector3d& origin_m, double tile_m) {
-  const sim::BoundarySurface boundary = sim::ExtractBoundary(mesh);
   std::vector<sim::CornerCoordinates> out;
   out.reserve(boundary.triangles.size());
   for (const auto& triangle : boundary.triangles) {
@@ -127,6 +127,24 @@ sim::TexturePattern PatternFrom(v1::TexturePattern pattern) {
 absl::Status TooFar(const std::string& path, double tiles) {
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": a vertex lies ", tiles, " tiles away, more than ", kMaxCoordinate, "; see tile_size_m"));
+}
+
+/// Coordinates by vertex as those of the corners of triangles. Where u goes around, a triangle across the seam goes on beyond it.
+std::vector<sim::CornerCoordinates> ToCorners(const sim::BoundarySurface& surface, const std::vector<std::array<float, 2>>& coordinates,
+                                              double u_period) {
+  std::vector<sim::CornerCoordinates> out;
+  out.reserve(surface.triangles.size());
+  for (const auto& triangle : surface.triangles) {
+    sim::CornerCoordinates& corners = out.emplace_back();
+    for (size_t c = 0; c < 3; ++c) {
+      corners[c] = coordinates[surface.vertices[triangle[c]]];
+      if (u_period > 0) {
+        const double turns = std::round((static_cast<double>(corners[c][0]) - corners[0][0]) / u_period);
+        corners[c][0] = static_cast<float>(corners[c][0] - u_period * turns);
+      }
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -180,8 +198,8 @@ void CheckTexture(Checker& check, const std::string& path, const v1::BodySpec& b
   }
 }
 
-absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh, const BodyLook& look,
-                          sim::TextureDescription* out) {
+absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh, const sim::BoundarySurface& surface,
+                          const BodyLook& look, sim::TextureDescription* out) {
   const v1::TextureSpec& texture = body.texture();
   out->image = look.image;
   out->pattern = PatternFrom(texture.pattern());
@@ -217,7 +235,7 @@ absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, con
         const double farthest = (p - origin_m).cwiseAbs().maxCoeff() / tile_m;
         if (!(farthest <= kMaxCoordinate)) return TooFar(projection_path, farthest);
       }
-      out->corners = ProjectOntoBox(mesh, vertices, origin_m, tile_m);
+      out->corners = ProjectOntoBox(surface, vertices, origin_m, tile_m);
     } else if (texture.has_planar()) {
       const v1::PlanarProjection& planar = texture.planar();
       const Eigen::Vector3d origin_m = ToEigen(planar.origin_m());
@@ -228,7 +246,7 @@ absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, con
       const auto around = [&](const auto& spec, bool is_sphere) {
         const Eigen::Vector3d center_m = spec.has_center_m() ? ToEigen(spec.center_m()) : Eigen::Vector3d(box.center());
         const Eigen::Vector3d axis = DirectionOr(spec.has_axis(), spec.axis(), Eigen::Vector3d::UnitZ());
-        return ProjectAround(vertices, sim::ExtractBoundary(mesh).vertices, center_m, axis, is_sphere);
+        return ProjectAround(vertices, surface.vertices, center_m, axis, is_sphere);
       };
       Around found = texture.has_cylindrical() ? around(texture.cylindrical(), false) : around(texture.spherical(), true);
       out->u_period = std::max(1.0, std::round(kTurn * found.radius_m / tile_m));
@@ -244,6 +262,11 @@ absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, con
     std::array<float, 2>& value = out->coordinates.emplace_back();
     value = {static_cast<float>(place.x()), static_cast<float>(place.y())};
     if (out->u_period > 0 && value[0] >= out->u_period) value[0] = 0;  // by rounding
+  }
+  if (body.has_shell() && !out->coordinates.empty()) {
+    out->corners = ToCorners(surface, out->coordinates, out->u_period);
+    out->coordinates.clear();
+    out->u_period = 0;
   }
   return absl::OkStatus();
 }
@@ -266,7 +289,8 @@ absl::StatusOr<std::shared_ptr<const sim::TextureImage>> LookLoader::LoadImage(c
   return image;
 }
 
-absl::Status LookLoader::LoadAtlas(const v1::BodySpec& body, const std::string& field, const sim::TetMesh& mesh, BodyLook* look) {
+absl::Status LookLoader::LoadAtlas(const v1::BodySpec& body, const std::string& field, const sim::TetMesh& mesh,
+                                   const sim::BoundarySurface& boundary, BodyLook* look) {
   const std::string& name = body.texture().surface_file();
   absl::StatusOr<std::filesystem::path> file = assets_.Resolve(name);
   if (!file.ok()) return Annotate(file.status(), field);
@@ -279,7 +303,7 @@ absl::Status LookLoader::LoadAtlas(const v1::BodySpec& body, const std::string& 
   }
   if (surface->texture_corners.empty())
     return absl::InvalidArgumentError(absl::StrCat(field, ": the surface has no texture coordinates (vt)"));
-  sim::TransferredTexture transferred = sim::TransferTexture(*surface, mesh, sim::ExtractBoundary(mesh));
+  sim::TransferredTexture transferred = sim::TransferTexture(*surface, mesh, boundary);
   for (const auto& corners : transferred.corners) {
     sim::CornerCoordinates& value = look->corners.emplace_back();
     for (size_t c = 0; c < 3; ++c) value[c] = {static_cast<float>(corners[c].x()), static_cast<float>(corners[c].y())};
@@ -301,13 +325,14 @@ absl::Status LookLoader::LoadAtlas(const v1::BodySpec& body, const std::string& 
   return absl::OkStatus();
 }
 
-absl::StatusOr<BodyLook> LookLoader::Load(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh) {
+absl::StatusOr<BodyLook> LookLoader::Load(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh,
+                                          const sim::BoundarySurface& surface) {
   BodyLook look;
   const std::string texture_path = At(path, "texture");
   if (!body.texture().image_file().empty()) {
     PALPATE_ASSIGN_OR_RETURN(look.image, LoadImage(body.texture().image_file(), At(texture_path, "image_file")));
   }
-  if (body.texture().has_surface_file()) PALPATE_RETURN_IF_ERROR(LoadAtlas(body, At(texture_path, "surface_file"), mesh, &look));
+  if (body.texture().has_surface_file()) PALPATE_RETURN_IF_ERROR(LoadAtlas(body, At(texture_path, "surface_file"), mesh, surface, &look));
   return look;
 }
 
@@ -354,7 +379,7 @@ void AddMaterialZones(const BodyLook& look, sim::BodyDescription* out) {
     for (const auto& triangle : zone.triangles) taken.insert(key(triangle));
   }
   std::vector<sim::SurfaceZoneDescription> zones(look.materials.size());
-  const sim::BoundarySurface boundary = sim::ExtractBoundary(out->mesh);
+  const sim::BoundarySurface boundary = sim::SurfaceOf(*out);
   for (size_t t = 0; t < boundary.triangles.size(); ++t) {
     std::array<uint32_t, 3> corners{};
     for (size_t c = 0; c < 3; ++c) corners[c] = boundary.vertices[boundary.triangles[t][c]];

@@ -33,24 +33,27 @@ struct BodyLook {
 class LookLoader {
  public:
   explicit LookLoader(const AssetResolver& assets) : assets_(assets) {}
-  /// `mesh`: as the body has it before scale and pose. Errors: those of the files, behind the field path; ResourceExhausted (pictures of
-  /// more than kMaxSceneImageBytes).
-  absl::StatusOr<BodyLook> Load(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh);
+  /// `mesh` and its `surface`: as the body has them before scale and pose. Errors: those of the files, behind the field path;
+  /// ResourceExhausted (pictures of more than kMaxSceneImageBytes).
+  absl::StatusOr<BodyLook> Load(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh,
+                                const sim::BoundarySurface& surface);
 
  private:
   absl::StatusOr<std::shared_ptr<const sim::TextureImage>> LoadImage(const std::string& name, const std::string& field);
-  absl::Status LoadAtlas(const v1::BodySpec& body, const std::string& field, const sim::TetMesh& mesh, BodyLook* look);
+  absl::Status LoadAtlas(const v1::BodySpec& body, const std::string& field, const sim::TetMesh& mesh, const sim::BoundarySurface& surface,
+                         BodyLook* look);
 
   const AssetResolver& assets_;
   std::map<std::filesystem::path, std::shared_ptr<const sim::TextureImage>> images_;
   uint64_t total_bytes_ = 0;
 };
 
-/// Fills the texture. `mesh`: as the body has it before scale and pose, whose texture coordinates count where there is no projection.
+/// Fills the texture: of a shell by corner. `mesh` and its `surface`: as the body has them before scale and pose; the mesh's texture
+/// coordinates count where there is no projection.
 /// Precondition: CheckTexture has passed. Errors: InvalidArgument (the mesh has none and there is no projection, or both are there; a
 /// projection has more tiles than 1e6 from its origin).
-absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh, const BodyLook& look,
-                          sim::TextureDescription* out);
+absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh, const sim::BoundarySurface& surface,
+                          const BodyLook& look, sim::TextureDescription* out);
 
 /// Makes a surface zone of each material of the look, with its colour, where there are several: of the triangles that no zone has yet.
 /// Rigid and static bodies, which have no such zones, stay as they are. Precondition: out->surface_zones has those of the spec.

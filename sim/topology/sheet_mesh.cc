@@ -82,7 +82,8 @@ absl::StatusOr<SheetMesh> SheetMesh::Build(std::span<const Eigen::Vector3d> vert
       return absl::InvalidArgumentError(absl::StrCat("triangle ", t, " has no area"));
     }
     mesh.triangles_.emplace_back();
-    mesh.triangles_[t] = {triangles[t], 1, zones.empty() ? SurfaceZoneId{0} : zones[t], materials.empty() ? TetZoneId{0} : materials[t], 1};
+    mesh.triangles_[t] = {
+        triangles[t], 1, zones.empty() ? SurfaceZoneId{0} : zones[t], materials.empty() ? TetZoneId{0} : materials[t], 1, {}};
     mesh.Link(t);
     mesh.components_.Add(t);
     seeds.push_back(t);
@@ -267,8 +268,37 @@ uint32_t SheetMesh::TakeVertex(const Eigen::Vector3d& position_m) {
   return slot;
 }
 
-/// With the zones of `parent`, which may be kNoSlot.
+/// Of a triangle that lies where `parent` does, at rest.
+TextureCorners SheetMesh::TextureFrom(uint32_t parent, const std::array<uint32_t, 3>& vertices) const {
+  const Triangle& from = triangles_[parent];
+  if (from.texture == TextureCorners{}) return {};
+  const Eigen::Vector3d& origin_m = vertices_[from.vertices[0]].position_m;
+  Eigen::Matrix<double, 3, 2> sides_m;
+  sides_m.col(0) = vertices_[from.vertices[1]].position_m - origin_m;
+  sides_m.col(1) = vertices_[from.vertices[2]].position_m - origin_m;
+  const Eigen::Matrix2d metric_inverse = (sides_m.transpose() * sides_m).inverse();
+  TextureCorners out{};
+  for (size_t c = 0; c < 3; ++c) {
+    const Eigen::Vector3d& at_m = vertices_[vertices[c]].position_m;
+    const auto* kept = std::find_if(from.vertices.begin(), from.vertices.end(),
+                                    [&](uint32_t v) { return v == vertices[c] || vertices_[v].position_m == at_m; });
+    if (kept != from.vertices.end()) {
+      out[c] = from.texture[static_cast<size_t>(kept - from.vertices.begin())];
+      continue;
+    }
+    const Eigen::Vector2d share = metric_inverse * (sides_m.transpose() * (at_m - origin_m));
+    for (size_t axis = 0; axis < 2; ++axis) {
+      const double at_origin = from.texture[0][axis];
+      const double value = at_origin + share[0] * (from.texture[1][axis] - at_origin) + share[1] * (from.texture[2][axis] - at_origin);
+      out[c][axis] = static_cast<float>(value) + 0.0F;  // no negative zero
+    }
+  }
+  return out;
+}
+
+/// With the zones and the texture of `parent`, which may be kNoSlot.
 uint32_t SheetMesh::TakeTriangle(const std::array<uint32_t, 3>& vertices, uint32_t parent) {
+  const TextureCorners texture = parent == kNoSlot ? TextureCorners{} : TextureFrom(parent, vertices);
   auto slot = static_cast<uint32_t>(triangles_.size());
   if (free_triangles_.empty()) {
     triangles_.emplace_back();
@@ -280,6 +310,7 @@ uint32_t SheetMesh::TakeTriangle(const std::array<uint32_t, 3>& vertices, uint32
   triangle.vertices = vertices;
   triangle.zone = parent == kNoSlot ? SurfaceZoneId{0} : triangles_[parent].zone;
   triangle.material = parent == kNoSlot ? TetZoneId{0} : triangles_[parent].material;
+  triangle.texture = texture;
   triangle.is_live = 1;
   Link(slot);
   components_.Add(slot);
@@ -472,12 +503,14 @@ absl::StatusOr<SheetMesh::DetachedPiece> SheetMesh::Detach(ComponentId component
   std::vector<std::array<uint32_t, 3>> triangles;
   std::vector<SurfaceZoneId> zones;
   std::vector<TetZoneId> materials;
+  std::vector<TextureCorners> textures;
   for (uint32_t t = 0; t < triangle_slot_count(); ++t) {
     if (!IsTriangle(t) || components_.at(t) != component) continue;
     edit.removed.push_back(IdOfTriangle(t));
     triangles.push_back(triangles_[t].vertices);
     zones.push_back(triangles_[t].zone);
     materials.push_back(triangles_[t].material);
+    textures.push_back(triangles_[t].texture);
     vertices.insert(vertices.end(), triangles_[t].vertices.begin(), triangles_[t].vertices.end());
   }
   SortUnique(&vertices);
@@ -491,6 +524,7 @@ absl::StatusOr<SheetMesh::DetachedPiece> SheetMesh::Detach(ComponentId component
   }
   piece.source_triangles = edit.removed;
   PALPATE_ASSIGN_OR_RETURN(piece.mesh, Build(positions_m, triangles, zones, materials));
+  for (uint32_t t = 0; t < textures.size(); ++t) piece.mesh.SetTextureCorners(t, textures[t]);
   PALPATE_RETURN_IF_ERROR(Apply(edit));
   return piece;
 }

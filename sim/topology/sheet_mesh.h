@@ -14,6 +14,7 @@
 #include "sim/topology/component_tracker.h"
 #include "sim/topology/ids.h"
 #include "sim/topology/mesh_edit.h"
+#include "sim/topology/texture_corners.h"
 
 namespace palpate::sim {
 
@@ -24,7 +25,7 @@ class SheetMesh;
 struct SheetEdit {
   struct NewTriangle {
     std::array<VertexId, 3> vertices = {};  ///< existing ones, or NewVertexId of one of this edit
-    TriangleId parent = kNoTriangle;        ///< one of `removed`, which hands over its zones; kNoTriangle: one without a past
+    TriangleId parent = kNoTriangle;        ///< one of `removed`, which hands over its zones and texture; kNoTriangle: one without a past
   };
   std::vector<TriangleId> removed = {};
   std::vector<MeshEdit::NewVertex> vertices = {};  ///< each must be used by a new triangle
@@ -97,6 +98,10 @@ class SheetMesh {
   const std::array<uint32_t, 3>& TriangleVertices(uint32_t triangle) const { return triangles_[triangle].vertices; }
   SurfaceZoneId TriangleZoneOf(uint32_t triangle) const { return triangles_[triangle].zone; }
   TetZoneId MaterialZoneOf(uint32_t triangle) const { return triangles_[triangle].material; }
+  /// Zeros where none were given. What edits make of a triangle takes over the affine map of its parent from places at rest, so that
+  /// nothing slides; corners that stay keep their bits.
+  const TextureCorners& TextureCornersOf(uint32_t triangle) const { return triangles_[triangle].texture; }
+  void SetTextureCorners(uint32_t triangle, const TextureCorners& corners) { triangles_[triangle].texture = corners; }
   size_t MaterialZoneEnd() const;            ///< one past the largest of live triangles; O(triangles)
   double RestArea(uint32_t triangle) const;  ///< m^2
   /// Triangles at a vertex, ascending.
@@ -157,11 +162,12 @@ class SheetMesh {
     SurfaceZoneId zone = 0;
     TetZoneId material = 0;
     uint8_t is_live = 0;
+    TextureCorners texture = {};
 
     template <typename Archive>
     void VisitState(Archive& archive) {
-      auto& [corners, number, of_zone, of_material, live] = *this;
-      archive(corners, number, of_zone, of_material, live);
+      auto& [corners, number, of_zone, of_material, live, of_texture] = *this;
+      archive(corners, number, of_zone, of_material, live, of_texture);
     }
   };
   struct Work;  // of one Apply
@@ -175,6 +181,7 @@ class SheetMesh {
   void Finish(Work* work);
   uint32_t TakeVertex(const Eigen::Vector3d& position_m);
   uint32_t TakeTriangle(const std::array<uint32_t, 3>& vertices, uint32_t parent);
+  TextureCorners TextureFrom(uint32_t parent, const std::array<uint32_t, 3>& vertices) const;
   void Link(uint32_t triangle);
   void Unlink(uint32_t triangle);
   void UpdateComponents(const Work& work);

@@ -10,6 +10,7 @@
 #include <Eigen/Core>
 
 #include "sim/topology/ids.h"
+#include "sim/topology/texture_corners.h"
 #include "sim/world/indices.h"
 
 namespace palpate::sim {
@@ -17,9 +18,6 @@ namespace palpate::sim {
 /// Contents of free slots of BodyArrays.
 inline constexpr std::array<SurfaceSlot, 3> kFreeTriangle = {};
 inline constexpr std::array<uint32_t, 4> kFreeTet = {};
-
-/// u v of the corners of a triangle.
-using TextureCorners = std::array<std::array<float, 2>, 3>;
 
 /// The topology of one body as clients hold it: arrays by slot, in which an edit changes few places.
 struct BodyArrays {

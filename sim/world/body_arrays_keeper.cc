@@ -46,6 +46,8 @@ TextureCorners TextureCornersOf(const ClosedMesh& mesh, uint32_t triangle) {
   return out;
 }
 
+TextureCorners TextureCornersOf(const SheetMesh& mesh, uint32_t triangle) { return mesh.TextureCornersOf(triangle); }
+
 void SetTextureCorners(uint32_t triangle, const TextureCorners& value, BodyArrays* arrays) {
   TextureCorners& held = arrays->texture_corners[triangle];
   const uint64_t change = HashOfTextureCorners(triangle, value) - HashOfTextureCorners(triangle, held);
@@ -147,9 +149,7 @@ void BodyArraysKeeper::AddTriangles(const Mesh& mesh, BodyArrays* next) {
     next->surface_triangles[t] = corners;
     next->triangle_zones[t] = next->ZoneOnMesh(mesh.TriangleZoneOf(t));
     next->surface_hash += HashOfTriangle(t, corners, next->triangle_zones[t]);
-    if constexpr (kHasTets<Mesh>) {
-      if (next->has_texture_corners) SetTextureCorners(t, TextureCornersOf(mesh, t), next);
-    }
+    if (next->has_texture_corners) SetTextureCorners(t, TextureCornersOf(mesh, t), next);
   }
 }
 

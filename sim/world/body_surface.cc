@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "sim/scene/nurbs_description.h"
 #include "sim/world/texture_charts.h"
 
 namespace palpate::sim {
@@ -73,7 +74,7 @@ TextureCorners CornersInOrder(const std::array<uint32_t, 3>& boundary, const Tex
 /// neighbours'.
 absl::Status TakeCorners(const BodyDescription& description, ClosedMesh* mesh, BodyArrays* arrays) {
   const std::vector<CornerCoordinates>& given = description.texture.corners;
-  const BoundarySurface boundary = ExtractBoundary(description.mesh);
+  const BoundarySurface boundary = SurfaceOf(description);
   if (given.size() != boundary.triangles.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(".texture.corners: ", given.size(), " entries for ", boundary.triangles.size(), " triangles of the surface"));

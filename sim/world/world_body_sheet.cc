@@ -17,6 +17,7 @@ void WorldBody::TakeSheet(const BodyDescription& description, const BodyArrays& 
     return;
   }
   sheet_ = std::make_unique<SheetMesh>(*std::move(sheet));
+  for (uint32_t t = 0; t < arrays.texture_corners.size(); ++t) sheet_->SetTextureCorners(t, arrays.texture_corners[t]);
   MakeSheetEditors();
 }
 

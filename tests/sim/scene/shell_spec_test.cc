@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <numbers>
 #include <string>
 
 #include "sim/mesh/mesh_io.h"
@@ -146,7 +149,7 @@ TEST(ShellSpec, WhatAShellCannotBeIsRefused) {
   refuse([](v1::BodySpec& b) { b.set_kind(v1::BODY_KIND_RIGID); }, "bodies[0].kind: a shell is deformable");
   refuse([](v1::BodySpec& b) { b.set_simulation(v1::SIMULATION_SHAPE_MATCHED); }, "bodies[0].simulation: a shell is SIMULATION_DYNAMIC");
   refuse([](v1::BodySpec& b) { b.add_markers()->set_name("m"); }, "bodies[0].markers: ");
-  refuse([](v1::BodySpec& b) { b.mutable_texture(); }, "bodies[0].texture: ");
+  refuse([](v1::BodySpec& b) { b.mutable_texture(); }, "bodies[0].texture: the mesh has no texture coordinates");
   refuse([](v1::BodySpec& b) { b.set_volume_stiffness_pa(10); }, "bodies[0].volume_stiffness_pa: ");
   refuse([](v1::BodySpec& b) { b.add_zones()->set_name("z"); }, "bodies[0].zones[0]");
   refuse([](v1::BodySpec& b) { b.mutable_material()->set_model(v1::MATERIAL_MODEL_COROTATED_LINEAR); }, "bodies[0].material.model: ");
@@ -175,6 +178,58 @@ TEST(ShellSpec, WhatAShellCannotBeIsRefused) {
       "bodies[0].shell.bending_stiffness_n_m: nothing resists bending");
   refuse([](v1::BodySpec& b) { b.mutable_shell()->clear_sheet(); }, "bodies[0].shell");
   refuse([](v1::BodySpec& b) { b.mutable_shell()->set_thickness_m(1e-6); }, "bodies[0].shell.thickness_m: 1e-06");
+}
+
+TEST(ShellSpec, TexturesAreOfTheCornersOfItsTriangles) {
+  v1::SceneSpec spec = Scene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.mutable_shell()->mutable_tube()->set_radius_m(0.05);
+  body.mutable_shell()->mutable_tube()->set_length_m(0.2);
+  body.mutable_shell()->set_edge_length_m(0.02);
+  body.set_scale(0.5);
+  body.mutable_pose()->mutable_position_m()->set_x(3);  // projections are of the mesh after scale, before the pose
+  body.mutable_texture()->set_pattern(v1::TEXTURE_PATTERN_CHECKER);
+  body.mutable_texture()->mutable_planar();
+  body.mutable_texture()->set_tile_size_m(0.01);
+  const auto check = [&](const auto& see) {
+    const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+    ASSERT_TRUE(built.ok()) << built.status();
+    const sim::BodyDescription& out = built->bodies[0];
+    EXPECT_EQ(out.texture.u_period, 0);
+    EXPECT_TRUE(out.texture.coordinates.empty());
+    ASSERT_EQ(out.texture.corners.size(), out.shell->triangles.size());
+    for (size_t t = 0; t < out.shell->triangles.size(); ++t) {
+      for (size_t c = 0; c < 3; ++c) {
+        const Eigen::Vector3d at_m = out.mesh.vertices[out.shell->triangles[t][c]] - Eigen::Vector3d(3, 0, 0);
+        see(at_m, out.texture.corners[t], c);
+      }
+    }
+  };
+  check([](const Eigen::Vector3d& at_m, const sim::CornerCoordinates& corners, size_t c) {
+    ASSERT_NEAR(corners[c][0], at_m.x() / 0.01, 1e-5);
+    ASSERT_NEAR(corners[c][1], at_m.y() / 0.01, 1e-5);
+  });
+  // Around: a whole number of tiles, and no triangle runs back across the seam.
+  body.mutable_texture()->mutable_cylindrical();
+  double lowest = 1e9, highest = -1e9;
+  check([&](const Eigen::Vector3d& at_m, const sim::CornerCoordinates& corners, size_t c) {
+    const double tiles = std::round(2 * std::numbers::pi * 0.025 / 0.01);
+    const double turns = (std::atan2(at_m.y(), at_m.x()) / (2 * std::numbers::pi)) - corners[c][0] / tiles;
+    ASSERT_NEAR(turns, std::round(turns), 1e-5);
+    ASSERT_NEAR(corners[c][1], at_m.z() / 0.01, 1e-4);
+    ASSERT_LT(std::abs(corners[c][0] - corners[0][0]), tiles / 4);
+    lowest = std::min<double>(lowest, corners[c][0]);
+    highest = std::max<double>(highest, corners[c][0]);
+  });
+  EXPECT_GT(highest - lowest, 14);
+  // A box has a seam where the sides meet, inside no triangle.
+  body.mutable_texture()->mutable_box();
+  check([](const Eigen::Vector3d& at_m, const sim::CornerCoordinates& corners, size_t c) {
+    const bool is_of_x = std::abs(std::abs(corners[c][0]) - std::abs(at_m.y()) / 0.01) < 1e-4;
+    const bool is_of_y = std::abs(std::abs(corners[c][0]) - std::abs(at_m.x()) / 0.01) < 1e-4;
+    ASSERT_TRUE(is_of_x || is_of_y);
+    ASSERT_NEAR(corners[c][1], at_m.z() / 0.01, 1e-4);
+  });
 }
 
 TEST(ShellSpec, SurfacesComeFromFilesAndAreNamedWithTheirDefects) {

@@ -328,12 +328,47 @@ TEST(SheetIncision, ABudgetStopsTheBlade) {
   EXPECT_EQ(mesh.hash(), hash);
 }
 
+/// The place at rest in tiles, which jumps by 10 at x = 0.
+std::array<float, 2> Projected(const Vector3d& at_m, bool is_beyond) {
+  return {static_cast<float>(25 * at_m.x() + 7 * at_m.y() + (is_beyond ? 10 : 0)), static_cast<float>(3 - 30 * at_m.y())};
+}
+
+void GiveTexture(SheetMesh& mesh) {
+  for (uint32_t t = 0; t < mesh.triangle_slot_count(); ++t) {
+    const auto& v = mesh.TriangleVertices(t);
+    const bool is_beyond = mesh.PositionOf(v[0]).x() + mesh.PositionOf(v[1]).x() + mesh.PositionOf(v[2]).x() > 0;
+    TextureCorners corners{};
+    for (size_t c = 0; c < 3; ++c) corners[c] = Projected(mesh.PositionOf(v[c]), is_beyond);
+    mesh.SetTextureCorners(t, corners);
+  }
+}
+
+/// Of a flat sheet: nothing has slid, and no triangle lies on both sides of the jump. Returns triangles on the far side.
+size_t CheckTexture(const SheetMesh& mesh) {
+  size_t beyond = 0;
+  for (uint32_t t = 0; t < mesh.triangle_slot_count(); ++t) {
+    if (!mesh.IsTriangle(t)) continue;
+    const TextureCorners& corners = mesh.TextureCornersOf(t);
+    const Vector3d& first_m = mesh.PositionOf(mesh.TriangleVertices(t)[0]);
+    const bool is_beyond = corners[0][0] - Projected(first_m, false)[0] > 5;
+    beyond += is_beyond ? 1 : 0;
+    for (size_t c = 0; c < 3; ++c) {
+      const auto expected = Projected(mesh.PositionOf(mesh.TriangleVertices(t)[c]), is_beyond);
+      EXPECT_NEAR(corners[c][0], expected[0], 2e-5) << "triangle " << t;
+      EXPECT_NEAR(corners[c][1], expected[1], 2e-5) << "triangle " << t;
+    }
+  }
+  return beyond;
+}
+
 /// Random carvings, refinements and cuts, of one seed.
 std::vector<uint64_t> EditAtRandom(uint32_t seed, bool check) {
   std::mt19937 random(seed);
   const auto uniform = [&](double low, double high) { return low + (high - low) * (static_cast<double>(random()) / 4294967296.0); };
   SheetMesh mesh = seed % 2 == 0 ? MustBuild(GenerateDiscSurface(0.05, 0.008)) : MustBuild(GenerateSphereSurface(0.04, 0.008));
   SheetIncision incision(&mesh);
+  const bool is_flat = seed % 2 == 0;
+  if (is_flat) GiveTexture(mesh);
   std::vector<uint64_t> hashes;
   for (int round = 0; round < 24; ++round) {
     const double before_m2 = check ? Count(mesh).area_m2 : 0;
@@ -370,6 +405,9 @@ std::vector<uint64_t> EditAtRandom(uint32_t seed, bool check) {
     if (!check) continue;
     const Census after = Count(mesh);
     EXPECT_NEAR(after.area_m2, before_m2 - removed_m2, 1e-13) << "seed " << seed << ", round " << round;
+    if (is_flat) {
+      EXPECT_GT(CheckTexture(mesh), 20U);
+    }
     if (testing::Test::HasFailure()) return hashes;
   }
   return hashes;
@@ -447,6 +485,7 @@ TEST(SheetEdits, ZonesGoOnInWhatComesOfATriangle) {
 
 TEST(SheetEdits, DetachedPiecesAreWhatTheyWere) {
   SheetMesh mesh = MustBuild(GenerateSheetSurface(0.1, 0.1, 0.008));
+  GiveTexture(mesh);
   SheetIncision incision(&mesh);
   const double area_m2 = Count(mesh).area_m2;
   MustCut(mesh, incision, Upright(-0.09, 0.0113), Upright(0.09, 0.0113));
@@ -460,6 +499,8 @@ TEST(SheetEdits, DetachedPiecesAreWhatTheyWere) {
   EXPECT_EQ(piece->mesh.triangle_count(), count);
   EXPECT_NEAR(Count(piece->mesh).area_m2 + Count(mesh).area_m2, area_m2, 1e-13);
   EXPECT_EQ(piece->source_triangles.size(), count);
+  EXPECT_GT(CheckTexture(piece->mesh), 20U);
+  EXPECT_GT(CheckTexture(mesh), 20U);
   EXPECT_EQ(mesh.Detach(smaller).status().code(), absl::StatusCode::kNotFound);
 }
 

@@ -73,10 +73,12 @@ Shape Check(const World& world, size_t body) {
   std::map<uint32_t, int> ends;
   std::map<uint32_t, int> corners;
   uint64_t hash = 0;
+  EXPECT_EQ(arrays.texture_corners.size(), arrays.has_texture_corners ? arrays.surface_triangles.size() : 0);
   for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
     if (arrays.surface_triangles[t] == kFreeTriangle) continue;
     ++shape.triangles;
     hash += HashOfTriangle(t, arrays.surface_triangles[t], arrays.triangle_zones[t]);
+    if (arrays.has_texture_corners) hash += HashOfTextureCorners(t, arrays.texture_corners[t]);
     std::array<uint32_t, 3> v{};
     for (size_t c = 0; c < 3; ++c) v[c] = arrays.surface_vertices[arrays.surface_triangles[t][c]];
     for (size_t c = 0; c < 3; ++c) {
@@ -174,6 +176,60 @@ TEST_F(WorldShellEditTest, RefinementChangesTheMeshAlone) {
   EXPECT_TRUE(stopped[0].is_refused);
   EXPECT_LE(Check(*world, 0).triangles, after.triangles + 40);
   Run(*world, 3);
+}
+
+TEST_F(WorldShellEditTest, ATextureStaysWhereItIsThroughEditsAndStates) {
+  SceneDescription scene = OneMesentery();
+  BodyDescription& mesentery = scene.bodies[0];
+  mesentery.texture.pattern = TexturePattern::kFat;
+  const auto projected = [](const Vector3d& at_m) {
+    return std::array<float, 2>{static_cast<float>(20 * at_m.x() + 3), static_cast<float>(20 * at_m.y())};
+  };
+  for (const auto& triangle : mesentery.shell->triangles) {
+    CornerCoordinates& corners = mesentery.texture.corners.emplace_back();
+    for (size_t c = 0; c < 3; ++c) corners[c] = projected(mesentery.mesh.vertices[triangle[c]]);
+  }
+  const auto check = [&](const World& world) {
+    size_t count = 0;
+    const std::vector<std::shared_ptr<const BodyArrays>>& bodies = world.CurrentFrame()->topology->bodies;
+    for (size_t body = 0; body < bodies.size(); ++body) {
+      Check(world, body);
+      const BodyArrays& arrays = *bodies[body];
+      ASSERT_TRUE(arrays.has_texture_corners);
+      const std::vector<Vector3d> rest = world.RestPositions(body);
+      for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
+        for (size_t c = 0; c < 3 && arrays.surface_triangles[t] != kFreeTriangle; ++c) {
+          const auto expected = projected(rest[arrays.surface_vertices[arrays.surface_triangles[t][c]]]);
+          ASSERT_NEAR(arrays.texture_corners[t][c][0], expected[0], 1e-5);
+          ASSERT_NEAR(arrays.texture_corners[t][c][1], expected[1], 1e-5);
+          ++count;
+        }
+      }
+    }
+    EXPECT_GT(count, 500U);
+  };
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  check(*world);
+  Perform(*world, {Carve(0, {0.02, 0.012, 0}, 0.008), {0, RefineEdit{BallRegion{{-0.02, 0, 0}, 0.015}, 0.003, 0, 5000}}});
+  check(*world);
+  // A cut across leaves a piece with its own.
+  Perform(*world, {Incise(0, {{0.03, -0.04}, {0.03, 0.04}})});
+  EXPECT_EQ(world->CurrentFrame()->topology->bodies.size(), 2U);
+  check(*world);
+  Perform(*world, {Incise(0, {{-0.01, -0.02}, {0.01, -0.02}, {0.01, 0.0}, {-0.012, -0.001}, {-0.0111, -0.024}})});
+  check(*world);
+  Run(*world, 5);
+  PALPATE_TEST_ASSIGN(const auto state, world->Capture());
+  PALPATE_TEST_ASSIGN(auto other, World::Restore(context(), scene, *state));
+  Perform(*other, {Carve(0, {-0.03, 0.01, 0}, 0.006)});
+  Perform(*world, {Carve(0, {-0.03, 0.01, 0}, 0.006)});
+  check(*other);
+  EXPECT_EQ(other->CurrentFrame()->topology->bodies[0]->surface_hash, world->CurrentFrame()->topology->bodies[0]->surface_hash);
+  // By vertex is for tissue alone.
+  mesentery.texture.coordinates.assign(mesentery.mesh.vertices.size(), {});
+  const auto refused = World::Create(context(), scene);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(std::string(refused.status().message()), testing::HasSubstr("texture.coordinates"));
 }
 
 TEST_F(WorldShellEditTest, AnIncisionFallsOpen) {
