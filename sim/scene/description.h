@@ -144,7 +144,7 @@ struct MarkerDescription {
   static constexpr uint32_t kUnplaced = 0xffffffffU;
   std::string name;                     ///< unique in the body
   Eigen::Vector3d position_m{0, 0, 0};  ///< at rest in W
-  uint32_t tet = kUnplaced;             ///< of the body's mesh, that holds it; see PlaceMarkers
+  uint32_t cell = kUnplaced;            ///< tet of the body's mesh, or triangle of its shell, that holds it; see PlaceMarkers
 };
 inline constexpr size_t kMaxMarkers = 4096;  ///< of a scene
 
@@ -183,7 +183,7 @@ struct BodyDescription {
   TextureDescription texture;
   std::shared_ptr<const NurbsBodyShape> nurbs;       ///< of bodies with an exact surface (sim/nurbs/nurbs_body_shape.h), else null
   RigidPose nurbs_pose;                              ///< from the frame of the shape to W, at rest
-  std::optional<ShellDescription> shell;             ///< of dynamic bodies without tets; no markers, kept volume
+  std::optional<ShellDescription> shell;             ///< of dynamic bodies without tets; no kept volume
   std::optional<NurbsShellDescription> nurbs_shell;  ///< of dynamic bodies with an exact surface; likewise
 };
 

@@ -88,7 +88,6 @@ absl::Status CheckShell(const BodyDescription& body) {
   if (!body.tet_zones.empty() && body.tet_zones.size() != body.shell->triangles.size()) {
     return refuse("tet_zones", "not one for each triangle of the shell");
   }
-  if (!body.markers.empty()) return refuse("markers", "a shell cannot hold markers yet");
   if (body.volume_stiffness_pa != 0) return refuse("volume_stiffness_pa", "a shell cannot keep its volume yet; see loads");
   if (!body.texture.coordinates.empty()) return refuse("texture.coordinates", "a shell has those of the corners of its triangles");
   PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell, body.material, body.shell->thickness_m).status());

@@ -147,7 +147,6 @@ void CheckRest(Checker& check, const std::string& path, const v1::BodySpec& body
   if (body.simulation() != v1::SIMULATION_UNSPECIFIED && body.simulation() != v1::SIMULATION_DYNAMIC) {
     refuse("simulation", "a shell is SIMULATION_DYNAMIC");
   }
-  if (!body.markers().empty()) refuse("markers", "a shell cannot hold markers yet");
   if (body.volume_stiffness_pa() != 0) refuse("volume_stiffness_pa", "a shell cannot keep its volume yet; a load can press on it");
 }
 

@@ -35,6 +35,16 @@ bool Contains(const std::array<uint32_t, 3>& corners, uint32_t vertex) {
 
 }  // namespace
 
+std::array<double, 3> TriangleWeights(const std::array<Eigen::Vector3d, 3>& x, const Eigen::Vector3d& point_m) {
+  const Eigen::Vector3d u = x[1] - x[0];
+  const Eigen::Vector3d v = x[2] - x[0];
+  const Eigen::Vector3d n = u.cross(v);
+  const Eigen::Vector3d p = point_m - x[0];
+  const double b = p.cross(v).dot(n) / n.squaredNorm();
+  const double c = u.cross(p).dot(n) / n.squaredNorm();
+  return {1 - b - c, b, c};
+}
+
 double TriangleMeanRatio(const std::array<Eigen::Vector3d, 3>& x) {
   const double area_m2 = (x[1] - x[0]).cross(x[2] - x[0]).norm() / 2;
   const double sum_sq = (x[1] - x[0]).squaredNorm() + (x[2] - x[1]).squaredNorm() + (x[0] - x[2]).squaredNorm();
@@ -272,11 +282,8 @@ uint32_t SheetMesh::TakeVertex(const Eigen::Vector3d& position_m) {
 TextureCorners SheetMesh::TextureFrom(uint32_t parent, const std::array<uint32_t, 3>& vertices) const {
   const Triangle& from = triangles_[parent];
   if (from.texture == TextureCorners{}) return {};
-  const Eigen::Vector3d& origin_m = vertices_[from.vertices[0]].position_m;
-  Eigen::Matrix<double, 3, 2> sides_m;
-  sides_m.col(0) = vertices_[from.vertices[1]].position_m - origin_m;
-  sides_m.col(1) = vertices_[from.vertices[2]].position_m - origin_m;
-  const Eigen::Matrix2d metric_inverse = (sides_m.transpose() * sides_m).inverse();
+  std::array<Eigen::Vector3d, 3> corners_m;
+  for (size_t c = 0; c < 3; ++c) corners_m[c] = vertices_[from.vertices[c]].position_m;
   TextureCorners out{};
   for (size_t c = 0; c < 3; ++c) {
     const Eigen::Vector3d& at_m = vertices_[vertices[c]].position_m;
@@ -286,10 +293,10 @@ TextureCorners SheetMesh::TextureFrom(uint32_t parent, const std::array<uint32_t
       out[c] = from.texture[static_cast<size_t>(kept - from.vertices.begin())];
       continue;
     }
-    const Eigen::Vector2d share = metric_inverse * (sides_m.transpose() * (at_m - origin_m));
+    const std::array<double, 3> weights = TriangleWeights(corners_m, at_m);
     for (size_t axis = 0; axis < 2; ++axis) {
-      const double at_origin = from.texture[0][axis];
-      const double value = at_origin + share[0] * (from.texture[1][axis] - at_origin) + share[1] * (from.texture[2][axis] - at_origin);
+      double value = 0;
+      for (size_t k = 0; k < 3; ++k) value += weights[k] * static_cast<double>(from.texture[k][axis]);
       out[c][axis] = static_cast<float>(value) + 0.0F;  // no negative zero
     }
   }

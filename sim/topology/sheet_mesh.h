@@ -210,6 +210,8 @@ struct SheetMesh::DetachedPiece {
   std::vector<TriangleId> source_triangles;  ///< [triangle slot of `mesh`] likewise
 };
 
+/// Weights of the place in a triangle's plane that is nearest to a point; they sum to 1 but for rounding. Precondition: it has area.
+std::array<double, 3> TriangleWeights(const std::array<Eigen::Vector3d, 3>& x, const Eigen::Vector3d& point_m);
 /// Mean ratio of a triangle: 1 if it is regular, 0 without area.
 double TriangleMeanRatio(const std::array<Eigen::Vector3d, 3>& x);
 /// Whether Apply takes it for a triangle with area.

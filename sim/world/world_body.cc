@@ -164,8 +164,7 @@ BodyArraysChange WorldBody::UpdateArrays() {
 // --- edits
 
 EditOutcome WorldBody::FinishEdit() {
-  if (sheet_) return sheet_tally_.Finish(*sheet_);
-  EditOutcome outcome = tally_.Finish(*mesh_);
+  EditOutcome outcome = sheet_ ? sheet_tally_.Finish(*sheet_) : tally_.Finish(*mesh_);
   outcome.released_markers = markers_.TakeReleased();
   return outcome;
 }
@@ -282,7 +281,7 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
 
 absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Detach(ComponentId component, uint32_t index,
                                                              const std::function<bool(const std::string&)>& is_taken) {
-  const std::vector<BodyMarkers::Rider> riders = markers_.Withdraw(component);
+  const std::vector<BodyMarkers::Rider<EmbeddedPoints::Point>> riders = markers_.Withdraw(component);
   is_detaching_ = true;
   absl::StatusOr<ClosedMesh::DetachedPiece> detached = mesh_->Detach(component);
   is_detaching_ = false;

@@ -110,9 +110,9 @@ class WorldBody final : public MeshObserver, public SheetObserver {
 
   /// Errors: as BodyMarkers::Take.
   absl::Status TakeMarkers(const BodyDescription& description, uint32_t first_index) {
-    return markers_.Take(description, mesh_.get(), first_index);
+    return markers_.Take(description, mesh_.get(), sheet_.get(), first_index);
   }
-  std::vector<BodyMarkers::Marker> Markers() const { return markers_.List(mesh_.get()); }
+  std::vector<BodyMarkers::Marker> Markers() const { return markers_.List(mesh_.get(), sheet_.get()); }
 
   /// Between Begin and Finish the body's edits are added up in an outcome.
   void BeginEdit() {
@@ -192,7 +192,7 @@ class WorldBody final : public MeshObserver, public SheetObserver {
       }
       archive(*carving, *refiner, *incision);
     }
-    markers_.VisitState(archive, mesh.get(), marker_count);
+    markers_.VisitState(archive, mesh.get(), sheet.get(), marker_count);
   }
   /// After a read: takes over its arrays, and looks whether vertices, zones and arrays are of one body. Errors: InvalidArgument.
   absl::Status Accept(std::shared_ptr<const BodyArrays> arrays);

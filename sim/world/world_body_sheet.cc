@@ -99,6 +99,7 @@ absl::Status WorldBody::InciseSheet(const InciseEdit& edit, size_t max_triangles
 
 absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::DetachSheet(ComponentId component, uint32_t index,
                                                                   const std::function<bool(const std::string&)>& is_taken) {
+  const std::vector<BodyMarkers::Rider<SheetPoints::Point>> riders = markers_.WithdrawFromSheet(component);
   is_detaching_ = true;
   absl::StatusOr<SheetMesh::DetachedPiece> detached = sheet_->Detach(component);
   is_detaching_ = false;
@@ -110,6 +111,7 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::DetachSheet(ComponentId co
   for (uint32_t v = 0; v < detached->source_vertices.size(); ++v) GiveVertex(SlotOf(detached->source_vertices[v]), piece.get());
   sheet_tally_.OnDetached(*piece->sheet_, index, *detached);
   piece->MakeSheetEditors();
+  piece->markers_.Adopt(riders, piece->sheet_.get(), detached->source_triangles);
   piece->keeper_.Make(*piece->sheet_, NameOfPiece(is_taken), name(), *arrays(), index, [&piece](uint32_t v) { return piece->IsFixed(v); });
   return piece;
 }
@@ -122,6 +124,7 @@ void WorldBody::OnSheetEdited(const SheetMesh& mesh, const SheetDelta& delta) {
     if (IsFixed(SlotOf(vertex))) keeper_.MarkFixed();
   }
   if (is_detaching_) return;  // it goes on in a piece
+  markers_.OnSheetEdited(delta);
   sheet_tally_.OnEdited(
       delta, [this](TetZoneId zone) { return ShellMassPerArea(zone); }, mesh);
   for (const VertexId vertex : delta.removed_vertices) vertices_->Release(std::exchange(handles_[SlotOf(vertex)], kNoHandle));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/scene/markers.h"
+#include "sim/scene/shell_material.h"
 #include "sim/world/stitches.h"
 #include "sim/world/world_impl.h"
 #include "sim/world/world_values.h"
@@ -70,7 +71,7 @@ absl::Status World::Impl::TakeDescription(std::shared_ptr<gpu::Context> context,
     if (markers > kMaxMarkers)
       return absl::InvalidArgumentError(absl::StrCat(name(), ".markers: more than ", kMaxMarkers, " in the scene"));
     if (body.markers.empty()) continue;
-    if (absl::Status valid = ValidateTetMesh(body.mesh); !valid.ok()) return Annotate(valid, name());
+    if (absl::Status valid = body.shell ? CheckShell(body) : ValidateTetMesh(body.mesh); !valid.ok()) return Annotate(valid, name());
     if (absl::Status placed = PlaceMarkers(&body); !placed.ok()) return absl::Status(placed.code(), absl::StrCat(name(), placed.message()));
   }
   return absl::OkStatus();

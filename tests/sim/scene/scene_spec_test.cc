@@ -1348,9 +1348,9 @@ TEST(SceneSpec, MarkersAreChecked) {
   EXPECT_EQ(markers[0].position_m, Eigen::Vector3d(1.02, -0.03, 0.004));
   EXPECT_LT((markers[1].position_m - Eigen::Vector3d(1.02, -0.03, 0.01)).norm(), 1e-12);
   for (const sim::MarkerDescription& marker : markers) {
-    ASSERT_LT(marker.tet, built->bodies[0].mesh.tets.size());
+    ASSERT_LT(marker.cell, built->bodies[0].mesh.tets.size());
     Eigen::AlignedBox3d box;
-    for (const uint32_t v : built->bodies[0].mesh.tets[marker.tet]) box.extend(built->bodies[0].mesh.vertices[v]);
+    for (const uint32_t v : built->bodies[0].mesh.tets[marker.cell]) box.extend(built->bodies[0].mesh.vertices[v]);
     EXPECT_LT(box.exteriorDistance(marker.position_m), 1e-9) << marker.name;
   }
 

@@ -148,7 +148,12 @@ TEST(ShellSpec, WhatAShellCannotBeIsRefused) {
   };
   refuse([](v1::BodySpec& b) { b.set_kind(v1::BODY_KIND_RIGID); }, "bodies[0].kind: a shell is deformable");
   refuse([](v1::BodySpec& b) { b.set_simulation(v1::SIMULATION_SHAPE_MATCHED); }, "bodies[0].simulation: a shell is SIMULATION_DYNAMIC");
-  refuse([](v1::BodySpec& b) { b.add_markers()->set_name("m"); }, "bodies[0].markers: ");
+  refuse(
+      [](v1::BodySpec& b) {
+        b.add_markers()->set_name("m");
+        b.mutable_markers(0)->mutable_position_m()->set_z(0.02);
+      },
+      "bodies[0].markers[0].position_m: (0, 0, 0.02) lies 0.02 m outside the body");
   refuse([](v1::BodySpec& b) { b.mutable_texture(); }, "bodies[0].texture: the mesh has no texture coordinates");
   refuse([](v1::BodySpec& b) { b.set_volume_stiffness_pa(10); }, "bodies[0].volume_stiffness_pa: ");
   refuse([](v1::BodySpec& b) { b.add_zones()->set_name("z"); }, "bodies[0].zones[0]");

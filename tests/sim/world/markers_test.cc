@@ -383,7 +383,7 @@ TEST_F(WorldMarkersTest, MarkersMustBeWithinReachOfADeformableBody) {
   const std::string far = refused({"far", {0.003, 0.002, 0.01 + 4.1e-5}}, BodyKind::kDeformable);
   EXPECT_NE(far.find("bodies[0] (bar).markers[1].position_m: (0.003, 0.002, 0.010041) lies 4.1e-05 m outside"), std::string::npos) << far;
   EXPECT_NE(refused({"nan", {NAN, 0, 0}}, BodyKind::kDeformable).find(".markers[1].position_m: is not finite"), std::string::npos);
-  EXPECT_NE(refused({"bad", {0, 0, 0}, 1000000}, BodyKind::kDeformable).find(".markers[1].tet: 1000000 is outside"), std::string::npos);
+  EXPECT_NE(refused({"bad", {0, 0, 0}, 1000000}, BodyKind::kDeformable).find(".markers[1].cell: 1000000 is outside"), std::string::npos);
   EXPECT_NE(refused({"wrong", {0.019, 0, 0}, 0}, BodyKind::kDeformable).find(".markers[1].position_m: the point lies outside tet 0"),
             std::string::npos);
   for (const BodyKind kind : {BodyKind::kRigid, BodyKind::kStatic}) {

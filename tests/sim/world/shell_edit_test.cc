@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/mesh/surface_generators.h"
@@ -230,6 +231,108 @@ TEST_F(WorldShellEditTest, ATextureStaysWhereItIsThroughEditsAndStates) {
   const auto refused = World::Create(context(), scene);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(std::string(refused.status().message()), testing::HasSubstr("texture.coordinates"));
+}
+
+/// Where the triangles that a body has now put a place at rest; how many of all bodies hold it, with some room at their edges.
+struct Held {
+  size_t triangles = 0;
+  double error_m = 1e300;  // from the marker
+};
+Held Look(World& world, const Vector3d& rest_m, const FrameMarker& marker) {
+  Held out;
+  const auto& bodies = world.CurrentFrame()->topology->bodies;
+  for (size_t body = 0; body < bodies.size(); ++body) {
+    const std::vector<Vector3d> rest = world.RestPositions(body);
+    const auto now = world.ReadVolumePositions(body);
+    if (!now.ok()) return out;
+    for (const auto& triangle : bodies[body]->surface_triangles) {
+      if (triangle == kFreeTriangle) continue;
+      std::array<uint32_t, 3> v{};
+      for (size_t c = 0; c < 3; ++c) v[c] = bodies[body]->surface_vertices[triangle[c]];
+      Eigen::Matrix2d sides;
+      for (int c = 0; c < 2; ++c) sides.col(c) = (rest[v[static_cast<size_t>(c) + 1]] - rest[v[0]]).head<2>();
+      const Eigen::Vector2d w = sides.inverse() * (rest_m - rest[v[0]]).head<2>();
+      if (std::min({w[0], w[1], 1 - w.sum()}) < -1e-7) continue;
+      ++out.triangles;
+      if (body != marker.body_index) continue;
+      const auto at = [&](uint32_t i) { return Vector3d((*now)[3 * i], (*now)[3 * i + 1], (*now)[3 * i + 2]); };
+      const Vector3d there = (1 - w.sum()) * at(v[0]) + w[0] * at(v[1]) + w[1] * at(v[2]);
+      out.error_m = std::min(out.error_m, (there - marker.position_m).norm());
+    }
+  }
+  return out;
+}
+
+TEST_F(WorldShellEditTest, MarkersStayInTheMaterialThroughEditsPiecesAndStates) {
+  SceneDescription scene = OneMesentery();
+  for (int i = 0; i < 12; ++i) {
+    for (int k = 0; k < 9; ++k) {
+      const Vector3d place(-0.038 + 0.0066 * i + 0.0003 * k, -0.028 + 0.007 * k, 0.0004);
+      scene.bodies[0].markers.push_back({absl::StrCat("m", i, ".", k), place});
+    }
+  }
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  std::vector<uint32_t> released;
+  size_t looked = 0;
+  const auto check = [&](World& of) {
+    const std::vector<FrameMarker>& markers = of.CurrentFrame()->markers;
+    ASSERT_EQ(markers.size(), scene.bodies[0].markers.size());
+    for (size_t m = 0; m < markers.size(); ++m) {
+      const bool is_released = std::find(released.begin(), released.end(), m) != released.end();
+      ASSERT_EQ(markers[m].is_released, is_released) << m;
+      const Vector3d& place_m = scene.bodies[0].markers[m].position_m;
+      const Held held = Look(of, place_m, markers[m]);
+      if (is_released) {
+        EXPECT_EQ(held.triangles, 0U) << m << ": its material is there";
+        continue;
+      }
+      // A cut may draw a vertex to its border, and the place a little out of what is left.
+      if (held.triangles == 0) continue;
+      EXPECT_LT(held.error_m, 1e-6) << m;
+      ++looked;
+    }
+  };
+  const auto perform = [&](World& of, const Edit& edit) {
+    const std::vector<EditOutcome> outcomes = Perform(of, {edit});
+    for (const EditOutcome& outcome : outcomes) {
+      released.insert(released.end(), outcome.released_markers.begin(), outcome.released_markers.end());
+    }
+    check(of);
+  };
+  check(*world);
+  Run(*world, 10);
+  check(*world);
+  perform(*world, {0, RefineEdit{BallRegion{{-0.01, 0, 0}, 0.018}, 0.003, 0, 8000}});
+  EXPECT_TRUE(released.empty());
+  perform(*world, Carve(0, {0.012, 0.012, 0}, 0.014));
+  EXPECT_GT(released.size(), 2U);
+  perform(*world, Incise(0, {{-0.02, -0.04}, {-0.021, 0.004}, {-0.005, 0.006}}));
+  Run(*world, 10);
+  perform(*world, Incise(0, {{0.029, -0.04}, {0.0288, 0.04}}));
+  ASSERT_EQ(world->CurrentFrame()->topology->bodies.size(), 2U);
+  Run(*world, 5);
+  check(*world);
+  size_t in_piece = 0;
+  for (const FrameMarker& marker : world->CurrentFrame()->markers) in_piece += marker.body_index == 1 ? 1 : 0;
+  EXPECT_GT(in_piece, 5U);
+  EXPECT_GT(looked, 600U);
+  PALPATE_TEST_ASSIGN(const auto state, world->Capture());
+  PALPATE_TEST_ASSIGN(auto other, World::Restore(context(), scene, *state));
+  const std::vector<uint32_t> before = released;
+  const Edit edit = Carve(0, world->CurrentFrame()->markers[11].position_m, 0.009);
+  perform(*world, edit);
+  const std::vector<uint32_t> of_first = std::exchange(released, before);
+  perform(*other, edit);
+  EXPECT_EQ(released, of_first);
+  EXPECT_GT(released.size(), before.size());
+  Run(*other, 3);
+  Run(*world, 3);
+  for (size_t m = 0; m < world->CurrentFrame()->markers.size(); ++m) {
+    EXPECT_EQ(world->CurrentFrame()->markers[m].position_m, other->CurrentFrame()->markers[m].position_m);
+  }
+  PALPATE_ASSERT_OK(world->Reset().status());
+  released.clear();
+  check(*world);
 }
 
 TEST_F(WorldShellEditTest, AnIncisionFallsOpen) {
