@@ -176,7 +176,7 @@ absl::StatusOr<sim::SceneDescription> PileScene(int width, int layers) {
   constexpr double kSpacing_m = 0.066;
   const double kWall_m = std::max(0.12, 0.04 * layers);
   sim::SceneDescription scene;
-  scene.solver.iterations = 8;
+  scene.solver.iterations = 6;
   scene.contact = {.surface_friction = 0.4, .surface_reserve_m = 0.004};
   const auto add = [&](std::string name, sim::BodyKind kind, const sim::TetMesh& mesh, const Eigen::Quaterniond& turn,
                        const Eigen::Vector3d& to_m, double density_kg_per_m3) {

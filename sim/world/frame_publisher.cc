@@ -166,6 +166,7 @@ void FramePublisher::ListContacts(const gpu::TissueStep& step, Frame* frame) con
 /// Of bodies with each other and themselves.
 void FramePublisher::ListSurfaceContacts(const gpu::TissueStep& step, Frame* frame) const {
   const auto surface_slot = [&](VertexHandle handle) { return bodies_[vertices_.body[handle]]->SurfaceSlotOf(vertices_.slot[handle]); };
+  frame->surface_contacts.reserve(step.surface_contacts.size());
   for (const gpu::SurfaceReport& report : step.surface_contacts) {
     FrameSurfaceContact contact;
     const bool edges = report.kind == PALPATE_EDGE_EDGE;
