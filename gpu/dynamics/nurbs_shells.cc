@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/dynamics/driven_poses.h"
 #include "gpu/dynamics/float4.h"
+#include "gpu/dynamics/nurbs_joint_frames.h"
 #include "gpu/dynamics/nurbs_shell_model.h"
 #include "gpu/dynamics/packed_types.h"
 #include "gpu/runtime/kernel_source.h"
@@ -59,17 +60,19 @@ Transposed Transpose(const std::vector<uint32_t>& begins, const std::vector<uint
 
 absl::StatusOr<std::unique_ptr<NurbsShells>> NurbsShells::Create(Queue& queue, std::span<const TissueNurbsShell> shells,
                                                                  const TissueLayout& layout, double dt_s,
-                                                                 const Float4& before_rest_m_per_s) {
+                                                                 const Float4& before_rest_m_per_s,
+                                                                 std::span<const TissueNurbsJointSet> joint_sets) {
   if (shells.empty()) return absl::InvalidArgumentError("nurbs shells: none given");
+  PALPATE_RETURN_IF_ERROR(CheckNurbsJointSets(shells, joint_sets));
   std::unique_ptr<NurbsShells> out(new NurbsShells);
   const size_t before = queue.context()->allocated_bytes();
-  PALPATE_RETURN_IF_ERROR(out->Upload(queue, shells, layout, dt_s, before_rest_m_per_s));
+  PALPATE_RETURN_IF_ERROR(out->Upload(queue, shells, layout, dt_s, before_rest_m_per_s, joint_sets));
   out->device_bytes_ = queue.context()->allocated_bytes() - before;
   return out;
 }
 
 absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell> shells, const TissueLayout& layout, double dt_s,
-                                 const Float4& before_rest_m_per_s) {
+                                 const Float4& before_rest_m_per_s, std::span<const TissueNurbsJointSet> joint_sets) {
   const std::shared_ptr<Context>& context = queue.context();
   const bool is_cpu = context->device().is_cpu;
   control_group_ = is_cpu ? 16 : 64;
@@ -173,7 +176,9 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
   for (size_t s = 0; s < shells.size(); ++s) {
     for (const uint32_t j : shells[s].held) held_axes[control_begins_[s] + j] = kAllAxes;
   }
-  PALPATE_ASSIGN_OR_RETURN(correction_, NurbsShellCorrection::Create(queue, all, elastic_, held_axes, dt_s));
+  std::vector<NurbsFrameRows> frames;
+  for (const TissueNurbsJointSet& set : joint_sets) frames.push_back(NurbsJointRows(shells, set, control_begins_[set.shell]));
+  PALPATE_ASSIGN_OR_RETURN(correction_, NurbsShellCorrection::Create(queue, all, elastic_, held_axes, dt_s, frames));
   terms_ = std::make_unique<NurbsShellTerms>(elastic_);
   return terms_->Init(queue);
 }
@@ -446,11 +451,28 @@ absl::Status NurbsShells::Correct(Queue& queue, const TissueBuffers& tissue, Tis
   PALPATE_RETURN_IF_ERROR(correction_.Shorten(queue, left_, left_there_));
   PALPATE_RETURN_IF_ERROR(GoAlong(queue, /*has_share=*/true, tissue.x));
   if (surface == nullptr || surface->pairs().count() == 0) return absl::OkStatus();
-  // What planes hold back goes there one control point after the other.
-  PALPATE_RETURN_IF_ERROR(queue.Copy(saved_, control_, control_count()));
-  PALPATE_RETURN_IF_ERROR(Put(queue, kept_, tissue.x));
   const SurfacePairs& pairs = surface->pairs();
-  return MoveTowardsGoals(queue, surface->detected(), pairs.clear_m(), pairs.entry_begins(), pairs.planes(), tissue.x, tissue.touched);
+  return HoldBack(queue, surface->detected(), pairs.clear_m(), pairs.entry_begins(), pairs.planes(), tissue.x, tissue.touched);
+}
+
+absl::Status NurbsShells::Respond(Queue& queue, const DeviceBuffer<Float4>& wrenches, const DeviceBuffer<Float4>& x) {
+  PALPATE_RETURN_IF_ERROR(terms_->Gather(queue, control_));
+  PALPATE_RETURN_IF_ERROR(correction_.Respond(queue, *terms_, wrenches));
+  PALPATE_RETURN_IF_ERROR(queue.Copy(control_, saved_, control_count()));
+  PALPATE_RETURN_IF_ERROR(Keep(queue, x, kept_));
+  return GoAlong(queue, /*has_share=*/false, x);
+}
+
+absl::Status NurbsShells::Undo(Queue& queue, const DeviceBuffer<Float4>& x) {
+  PALPATE_RETURN_IF_ERROR(queue.Copy(saved_, control_, control_count()));
+  return Put(queue, kept_, x);
+}
+
+absl::Status NurbsShells::HoldBack(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m,
+                                   const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& planes,
+                                   const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
+  PALPATE_RETURN_IF_ERROR(Undo(queue, x));
+  return MoveTowardsGoals(queue, detected, clear_m, entry_begins, planes, x, touched);
 }
 
 absl::Status NurbsShells::Finish(Queue& queue, const DeviceBuffer<StepParams>& params) {
