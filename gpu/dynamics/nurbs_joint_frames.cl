@@ -73,11 +73,10 @@ static inline double4 rotation_of(const __global double* fit) {
   return (double4)(fit[FIT_ROTATION], fit[FIT_ROTATION + 1], fit[FIT_ROTATION + 2], fit[FIT_ROTATION + 3]);
 }
 
-/* What must act on a set so that all sets of its shell go their share of the newest moves, in axes of its frame: H R^T d. couplings: (other
-   set, twice the pair, and 1 if the set is its second). wrenches: [set][2]. Work-item: set. */
+/* What must act on a set so that all sets of its shell go their share of the newest moves: H d. couplings: (other set, twice the pair, and 1
+   if the set is its second). wrenches: [set][2]. Work-item: set. */
 __kernel void nurbs_joint_wrench(uint count, const __global NurbsJointSet* sets, const __global UInt2* couplings,
-                                 const __global double* stiffness, const __global JointBodySystem* systems, const __global double* fits,
-                                 __global float4* wrenches) {
+                                 const __global double* stiffness, const __global JointBodySystem* systems, __global float4* wrenches) {
   const uint s = (uint)get_global_id(0);
   if (s >= count) return;
   double sum[6] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
@@ -85,18 +84,32 @@ __kernel void nurbs_joint_wrench(uint count, const __global NurbsJointSet* sets,
     const UInt2 coupling = couplings[k];
     const __global double* h = stiffness + 36 * (size_t)(coupling.y >> 1);
     const __global JointBodySystem* system = systems + sets[coupling.x].member;
-    const double4 q = rotation_of(fits + (size_t)coupling.x * FIT_REALS);
-    const double4 back = (double4)(-q.xyz, q.w);
-    const double share = (double)system->share;
-    const double3 shift = turn_vector(back, share * (double3)((double)system->f[0], (double)system->f[1], (double)system->f[2]));
-    const double3 turn = turn_vector(back, share * (double3)((double)system->f[3], (double)system->f[4], (double)system->f[5]));
-    const double d[6] = {shift.x, shift.y, shift.z, turn.x, turn.y, turn.z};
-    for (uint r = 0; r < 6; ++r) {
-      for (uint c = 0; c < 6; ++c) sum[r] += (coupling.y & 1u ? h[6 * c + r] : h[6 * r + c]) * d[c];
+    for (uint c = 0; c < 6; ++c) {
+      const double d = (double)system->share * (double)system->f[c];
+      for (uint r = 0; r < 6; ++r) sum[r] += ((coupling.y & 1u) ? h[6 * c + r] : h[6 * r + c]) * d;
     }
   }
   wrenches[2 * s] = (float4)((float)sum[0], (float)sum[1], (float)sum[2], 0.0f);
   wrenches[2 * s + 1] = (float4)((float)sum[3], (float)sum[4], (float)sum[5], 0.0f);
+}
+
+/* What control points do where that acts on the sets of their shells. solved: slot, range in frame_order, first response. Work-item: one of
+   these. */
+__kernel void nurbs_joint_moves(uint count, const __global uint4* solved, const __global uint* frame_order, const __global float* responses,
+                                const __global float4* wrenches, __global float4* moves) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint4 of = solved[i];
+  const __global float* at = responses + of.w;
+  float3 sum = (float3)(0.0f);
+  for (uint k = of.y; k < of.z; ++k, at += 18) {
+    const float3 f = wrenches[2 * frame_order[k]].xyz;
+    const float3 m = wrenches[2 * frame_order[k] + 1].xyz;
+    sum.x += at[0] * f.x + at[1] * f.y + at[2] * f.z + at[3] * m.x + at[4] * m.y + at[5] * m.z;
+    sum.y += at[6] * f.x + at[7] * f.y + at[8] * f.z + at[9] * m.x + at[10] * m.y + at[11] * m.z;
+    sum.z += at[12] * f.x + at[13] * f.y + at[14] * f.z + at[15] * m.x + at[16] * m.y + at[17] * m.z;
+  }
+  moves[of.x] = (float4)(sum, 0.0f);
 }
 
 /* The share of the way from `kept` to `x` that planes leave to the vertices that a control point moves. */

@@ -72,31 +72,6 @@ __kernel void solve_nurbs_moves(uint count, uint lanes, const __global uint* sol
   moves[solved_slot[i]] = (float4)(turned_by(&rest, &now, sum), 0.0f);
 }
 
-/* moves = what the shell does where forces and moments act on its frames. wrenches: [frame][2], turned back to rest. Work-item: solved
-   control point. */
-__kernel void respond_nurbs_moves(uint count, uint lanes, const __global uint* solved_slot, const __global uint4* solved_part,
-                                  const __global uint* gauss, const __global float4* axes, const __global float* nurbs_vectors,
-                                  const __global uint2* part_frames, const __global uint* frame_order,
-                                  const __global uint* response_begins, const __global float* responses, const __global float4* wrenches,
-                                  __global float4* moves) {
-  const uint i = (uint)get_global_id(0);
-  if (i >= count) return;
-  const uint4 part = solved_part[i];
-  const uint2 own = part_frames[part.w];
-  const __global float* at = responses + response_begins[part.w] + (size_t)(i - part.x) * 18 * (own.y - own.x);
-  float3 sum = (float3)(0.0f);
-  for (uint k = own.x; k < own.y; ++k, at += 18) {
-    const float3 f = wrenches[2 * frame_order[k]].xyz;
-    const float3 m = wrenches[2 * frame_order[k] + 1].xyz;
-    sum.x += at[0] * f.x + at[1] * f.y + at[2] * f.z + at[3] * m.x + at[4] * m.y + at[5] * m.z;
-    sum.y += at[6] * f.x + at[7] * f.y + at[8] * f.z + at[9] * m.x + at[10] * m.y + at[11] * m.z;
-    sum.z += at[12] * f.x + at[13] * f.y + at[14] * f.z + at[15] * m.x + at[16] * m.y + at[17] * m.z;
-  }
-  const Axes rest = axes_at_rest(axes, i);
-  const Axes now = axes_now(nurbs_vectors, lanes, gauss[i], rest.first, rest.normal);
-  moves[solved_slot[i]] = (float4)(turned_by(&rest, &now, sum), 0.0f);
-}
-
 /* The forces of a shell along its moves, before and after. */
 static inline float2 forces_along(uint2 range, const __global uint* solved_slot, const __global float4* forces,
                                   const __global float4* forces_after, const __global float4* moves) {

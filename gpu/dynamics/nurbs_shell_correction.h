@@ -5,8 +5,6 @@
 #include <span>
 #include <vector>
 
-#include <Eigen/Core>
-
 #include "gpu/base/status.h"
 #include "gpu/dynamics/nurbs_shell_layout.h"
 #include "gpu/dynamics/nurbs_shell_model.h"
@@ -19,19 +17,6 @@ namespace palpate::gpu {
 /// More control points than this in one shell are not corrected: the matrix is dense.
 inline constexpr uint32_t kMaxNurbsCorrected = 640;
 
-/// A frame that control points carry, at rest: how it moves (its origin [m], then its turn [rad]) per move of each of them [m].
-struct NurbsFrameRows {
-  std::vector<uint32_t> controls;                   ///< of the model, of one shell, each once
-  std::vector<Eigen::Matrix<double, 6, 3>> motion;  ///< of each of these
-};
-
-/// What resists the motion of a pair of frames of one shell when all of the shell gives way: the inverse of their common compliance
-/// R (M / dt^2 + K)^-1 R^T, at rest. N/m and N m, rows: motion of frame a, columns: of frame b.
-struct NurbsFrameStiffness {
-  uint32_t a = 0, b = 0;  ///< a <= b; each pair of a shell once, and each frame with itself
-  Eigen::Matrix<double, 6, 6> h;
-};
-
 /// Moves all control points of a shell at once, between two sweeps: thin shells are far stiffer in the plane than across it, and blocks of
 /// one control point find bending slowly. A move is (M / dt^2 + K)^-1 times the forces that are left, with K the stiffness at rest, turned
 /// at each control point as the surface has turned there since. The inverse is made once.
@@ -39,15 +24,12 @@ struct NurbsFrameStiffness {
 /// A move alone may raise the energy, so it is taken by its share: where the force along it comes to 0, linearly. Use:
 ///   Propose(forces) -> moves(); the caller works out the forces at x + moves; Share(forces there); Take(x).
 /// Where contacts come on the way, forces at x + share times moves tell more: Shorten(forces there).
-/// Respond(wrenches) -> moves(): what forces and moments on frames do to the whole shell, by the same inverse.
 /// Determinism: same calls, same bits. Nothing blocks.
 class NurbsShellCorrection {
  public:
-  /// `held` [control point]: bits of axes that do not move. Keeps references. Errors: ResourceExhausted, Internal (not positive definite),
-  /// InvalidArgument (a frame, by number, of two shells, or of one of more than kMaxNurbsCorrected control points).
+  /// `held` [control point]: bits of axes that do not move. Keeps references. Errors: ResourceExhausted, Internal (not positive definite).
   static absl::StatusOr<NurbsShellCorrection> Create(Queue& queue, const NurbsShellModel& model, const NurbsShellLayout& layout,
-                                                     std::span<const uint32_t> held, double dt_s,
-                                                     std::span<const NurbsFrameRows> frames = {});
+                                                     std::span<const uint32_t> held, double dt_s);
 
   bool empty() const { return solved_count_ == 0; }  ///< no shell is small enough
   uint32_t solved_count() const { return solved_count_; }
@@ -62,9 +44,6 @@ class NurbsShellCorrection {
   absl::Status Shorten(Queue& queue, const DeviceBuffer<Float4>& forces, const DeviceBuffer<Float4>& forces_there);
   const DeviceBuffer<float>& share() const { return share_; }             ///< [shell that is solved]
   const DeviceBuffer<uint32_t>& slot_part() const { return slot_part_; }  ///< [slot] place in share(), or 0xffffffff: its moves are 0
-  /// moves(): those of what acts on the frames, [frame][2]: force [N] and moment [N m], turned back to rest. 0 of shells without frames.
-  absl::Status Respond(Queue& queue, const NurbsShellTerms& terms, const DeviceBuffer<Float4>& wrenches);
-  std::span<const NurbsFrameStiffness> frame_stiffness() const { return frame_stiffness_; }
   /// x += share times moves.
   absl::Status Take(Queue& queue, const DeviceBuffer<Float4>& x);
 
@@ -81,13 +60,8 @@ class NurbsShellCorrection {
   DeviceBuffer<float> inverse_;         // [part][3 count][3 count]
   DeviceBuffer<Float4> turned_, moves_;
   DeviceBuffer<float> share_;  // [part]
-  std::vector<NurbsFrameStiffness> frame_stiffness_;
-  DeviceBuffer<UInt2> part_frames_;         // [part] range in frame_order_
-  DeviceBuffer<uint32_t> frame_order_;      // frames, part by part
-  DeviceBuffer<uint32_t> response_begins_;  // [part] in responses_
-  DeviceBuffer<float> responses_;           // [part][solved][frame of the part][3][6] moves per force and moment
   uint32_t lanes_ = 1;
-  Kernel turn_, solve_, find_share_, shorten_, take_, respond_;
+  Kernel turn_, solve_, find_share_, shorten_, take_;
 };
 
 }  // namespace palpate::gpu

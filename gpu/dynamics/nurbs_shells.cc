@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/dynamics/driven_poses.h"
 #include "gpu/dynamics/float4.h"
-#include "gpu/dynamics/nurbs_joint_frames.h"
 #include "gpu/dynamics/nurbs_shell_model.h"
 #include "gpu/dynamics/packed_types.h"
 #include "gpu/runtime/kernel_source.h"
@@ -60,19 +59,17 @@ Transposed Transpose(const std::vector<uint32_t>& begins, const std::vector<uint
 
 absl::StatusOr<std::unique_ptr<NurbsShells>> NurbsShells::Create(Queue& queue, std::span<const TissueNurbsShell> shells,
                                                                  const TissueLayout& layout, double dt_s,
-                                                                 const Float4& before_rest_m_per_s,
-                                                                 std::span<const TissueNurbsJointSet> joint_sets) {
+                                                                 const Float4& before_rest_m_per_s) {
   if (shells.empty()) return absl::InvalidArgumentError("nurbs shells: none given");
-  PALPATE_RETURN_IF_ERROR(CheckNurbsJointSets(shells, joint_sets));
   std::unique_ptr<NurbsShells> out(new NurbsShells);
   const size_t before = queue.context()->allocated_bytes();
-  PALPATE_RETURN_IF_ERROR(out->Upload(queue, shells, layout, dt_s, before_rest_m_per_s, joint_sets));
+  PALPATE_RETURN_IF_ERROR(out->Upload(queue, shells, layout, dt_s, before_rest_m_per_s));
   out->device_bytes_ = queue.context()->allocated_bytes() - before;
   return out;
 }
 
 absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell> shells, const TissueLayout& layout, double dt_s,
-                                 const Float4& before_rest_m_per_s, std::span<const TissueNurbsJointSet> joint_sets) {
+                                 const Float4& before_rest_m_per_s) {
   const std::shared_ptr<Context>& context = queue.context();
   const bool is_cpu = context->device().is_cpu;
   control_group_ = is_cpu ? 16 : 64;
@@ -176,9 +173,7 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
   for (size_t s = 0; s < shells.size(); ++s) {
     for (const uint32_t j : shells[s].held) held_axes[control_begins_[s] + j] = kAllAxes;
   }
-  std::vector<NurbsFrameRows> frames;
-  for (const TissueNurbsJointSet& set : joint_sets) frames.push_back(NurbsJointRows(shells, set, control_begins_[set.shell]));
-  PALPATE_ASSIGN_OR_RETURN(correction_, NurbsShellCorrection::Create(queue, all, elastic_, held_axes, dt_s, frames));
+  PALPATE_ASSIGN_OR_RETURN(correction_, NurbsShellCorrection::Create(queue, all, elastic_, held_axes, dt_s));
   terms_ = std::make_unique<NurbsShellTerms>(elastic_);
   return terms_->Init(queue);
 }
@@ -426,14 +421,19 @@ absl::Status NurbsShells::FindForces(Queue& queue, const TissueBuffers& tissue, 
   return queue.Launch(find_forces_, {size_t{control_count()} * team_, team_}, Arg("left_n", left_n));
 }
 
-absl::Status NurbsShells::GoAlong(Queue& queue, bool has_share, const DeviceBuffer<Float4>& x) {
-  const BufferView<float> share = has_share ? BufferView<float>(correction_.share()) : BufferView<float>{};
+absl::Status NurbsShells::GoAlong(Queue& queue, const DeviceBuffer<uint32_t>& slot_part, const BufferView<float>& share,
+                                  const DeviceBuffer<Float4>& moves, const DeviceBuffer<Float4>& x) {
   PALPATE_RETURN_IF_ERROR(queue.Launch(go_along_, Controls(), Arg("count", control_count()), Arg("saved", saved_),
-                                       Arg("slot_part", correction_.slot_part()), Arg("share", share), Arg("moves", correction_.moves()),
-                                       Arg("states", states_), Arg("control", control_)));
+                                       Arg("slot_part", slot_part), Arg("share", share), Arg("moves", moves), Arg("states", states_),
+                                       Arg("control", control_)));
   return queue.Launch(follow_along_, Vertices(), Arg("count", static_cast<uint32_t>(slots_host_.size())), Arg("slots", slots_),
                       Arg("begins", begins_), Arg("controls", controls_), Arg("weights", weights_), Arg("kept", kept_),
-                      Arg("slot_part", correction_.slot_part()), Arg("share", share), Arg("moves", correction_.moves()), Arg("x", x));
+                      Arg("slot_part", slot_part), Arg("share", share), Arg("moves", moves), Arg("x", x));
+}
+
+absl::Status NurbsShells::GoAlong(Queue& queue, bool has_share, const DeviceBuffer<Float4>& x) {
+  return GoAlong(queue, correction_.slot_part(), has_share ? BufferView<float>(correction_.share()) : BufferView<float>{},
+                 correction_.moves(), x);
 }
 
 absl::Status NurbsShells::Correct(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads, const SurfaceContacts* surface,
@@ -455,12 +455,11 @@ absl::Status NurbsShells::Correct(Queue& queue, const TissueBuffers& tissue, Tis
   return HoldBack(queue, surface->detected(), pairs.clear_m(), pairs.entry_begins(), pairs.planes(), tissue.x, tissue.touched);
 }
 
-absl::Status NurbsShells::Respond(Queue& queue, const DeviceBuffer<Float4>& wrenches, const DeviceBuffer<Float4>& x) {
-  PALPATE_RETURN_IF_ERROR(terms_->Gather(queue, control_));
-  PALPATE_RETURN_IF_ERROR(correction_.Respond(queue, *terms_, wrenches));
+absl::Status NurbsShells::Go(Queue& queue, const DeviceBuffer<uint32_t>& slot_part, const DeviceBuffer<Float4>& moves,
+                             const DeviceBuffer<Float4>& x) {
   PALPATE_RETURN_IF_ERROR(queue.Copy(control_, saved_, control_count()));
   PALPATE_RETURN_IF_ERROR(Keep(queue, x, kept_));
-  return GoAlong(queue, /*has_share=*/false, x);
+  return GoAlong(queue, slot_part, BufferView<float>{}, moves, x);
 }
 
 absl::Status NurbsShells::Undo(Queue& queue, const DeviceBuffer<Float4>& x) {

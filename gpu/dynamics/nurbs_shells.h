@@ -42,11 +42,10 @@ namespace palpate::gpu {
 /// Thread: one at a time. Determinism: same input, same bits.
 class NurbsShells final : public SurfaceFollower {
  public:
-  /// Precondition: the layout of these shells succeeded. `before_rest_m_per_s`: the velocity a step before rest in free fall.
-  /// `joint_sets`: what joints hold of them. Errors: those of NurbsShellTerms::Init, CheckNurbsJointSets and NurbsShellCorrection::Create.
+  /// Precondition: the layout of these shells succeeded. `before_rest_m_per_s`: the velocity a step before rest in free fall. Errors:
+  /// those of NurbsShellTerms::Init.
   static absl::StatusOr<std::unique_ptr<NurbsShells>> Create(Queue& queue, std::span<const TissueNurbsShell> shells,
-                                                             const TissueLayout& layout, double dt_s, const Float4& before_rest_m_per_s,
-                                                             std::span<const TissueNurbsJointSet> joint_sets = {});
+                                                             const TissueLayout& layout, double dt_s, const Float4& before_rest_m_per_s);
 
   /// `defines`: of tissue.cl.
   absl::Status MakeKernels(Context& context, const ProgramDefines& defines);
@@ -86,19 +85,20 @@ class NurbsShells final : public SurfaceFollower {
   absl::Status Correct(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads, const SurfaceContacts* surface,
                        const Relinearize& relinearize);
   // For joints (NurbsJointFrames).
-  uint32_t SlotOf(size_t shell, uint32_t control) const { return elastic_.control_slot[control_begins_[shell] + control]; }
-  const DeviceBuffer<Float4>& control() const { return control_; }                      ///< [slot] m
-  const DeviceBuffer<ControlPointState>& control_states() const { return states_; }     ///< [slot]
-  const DeviceBuffer<uint32_t>& support_begins() const { return support_begins_; }      ///< [slot + 1] in support()
-  const DeviceBuffer<uint32_t>& support() const { return support_; }                    ///< places in slots()
-  const DeviceBuffer<uint32_t>& slots() const { return slots_; }                        ///< [vertex]
-  const DeviceBuffer<Float4>& kept() const { return kept_; }                            ///< [vertex] m, before Respond
-  std::span<const NurbsFrameStiffness> frame_stiffness() const { return correction_.frame_stiffness(); }
-  /// Shells move as what acts on their frames moves them, and vertices with them: NurbsShellCorrection::Respond.
-  absl::Status Respond(Queue& queue, const DeviceBuffer<Float4>& wrenches, const DeviceBuffer<Float4>& x);
-  /// After Respond: back to where they were.
+  uint32_t SlotOf(uint32_t control) const {
+    return elastic_.control_slot[control];
+  }                                                                                  ///< of a control point, all shells one after the other
+  const DeviceBuffer<Float4>& control() const { return control_; }                   ///< [slot] m
+  const DeviceBuffer<ControlPointState>& control_states() const { return states_; }  ///< [slot]
+  const DeviceBuffer<uint32_t>& support_begins() const { return support_begins_; }   ///< [slot + 1] in support()
+  const DeviceBuffer<uint32_t>& support() const { return support_; }                 ///< places in slots()
+  const DeviceBuffer<uint32_t>& slots() const { return slots_; }                     ///< [vertex]
+  const DeviceBuffer<Float4>& kept() const { return kept_; }                         ///< [vertex] m, before Go
+  /// Control points go their moves [slot], and vertices with them; `slot_part` [slot]: 0, or 0xffffffff for those that stay.
+  absl::Status Go(Queue& queue, const DeviceBuffer<uint32_t>& slot_part, const DeviceBuffer<Float4>& moves, const DeviceBuffer<Float4>& x);
+  /// After Go: back to where they were.
   absl::Status Undo(Queue& queue, const DeviceBuffer<Float4>& x);
-  /// After Respond: as far as planes allow, one control point after the other.
+  /// After Go: as far as planes allow, one control point after the other.
   absl::Status HoldBack(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m,
                         const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& planes, const DeviceBuffer<Float4>& x,
                         const DeviceBuffer<uint8_t>& touched);
@@ -139,7 +139,7 @@ class NurbsShells final : public SurfaceFollower {
  private:
   NurbsShells() = default;
   absl::Status Upload(Queue& queue, std::span<const TissueNurbsShell> shells, const TissueLayout& layout, double dt_s,
-                      const Float4& before_rest_m_per_s, std::span<const TissueNurbsJointSet> joint_sets);
+                      const Float4& before_rest_m_per_s);
   absl::Status Place(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status Keep(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& kept);
   absl::Status Put(Queue& queue, const DeviceBuffer<Float4>& kept, const DeviceBuffer<Float4>& x);
@@ -147,6 +147,8 @@ class NurbsShells final : public SurfaceFollower {
   absl::Status FindForces(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads, const Relinearize& relinearize, bool is_trial,
                           const DeviceBuffer<Float4>& left_n);
   absl::Status GoAlong(Queue& queue, bool has_share, const DeviceBuffer<Float4>& x);
+  absl::Status GoAlong(Queue& queue, const DeviceBuffer<uint32_t>& slot_part, const BufferView<float>& share,
+                       const DeviceBuffer<Float4>& moves, const DeviceBuffer<Float4>& x);
   absl::Status MoveTowardsGoals(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m,
                                 const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
                                 const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);

@@ -198,20 +198,19 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
 absl::Status RigidBlocks::SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation, const JointEnds& ends) {
   const size_t before = queue.context()->allocated_bytes();
   PALPATE_ASSIGN_OR_RETURN(const size_t coupled, JointFrames::CountCoupled(ends.mounts));
-  const RigidJoints::BodyCounts counts = {.rigid = rigid_count_,
-                                          .sets = ends.sets.size() + ends.shell_sets.size(),
-                                          .coupled = coupled,
-                                          .mounts = ends.mounts.size() - coupled};
-  const auto first_of_shells = static_cast<uint32_t>(rigid_count_ + ends.sets.size());
+  const RigidJoints::BodyCounts counts = {
+      .rigid = rigid_count_, .sets = ends.sets.size() + ends.shell_sets.size(), .coupled = coupled, .mounts = ends.mounts.size() - coupled};
+  std::unique_ptr<NurbsJointFrames> of_shells;
   std::vector<JointCouplingBlock> couplings;
-  if (!ends.shell_sets.empty()) couplings = NurbsJointFrames::CouplingsOf(*ends.shells, first_of_shells);
+  if (!ends.shell_sets.empty()) {
+    const auto first = static_cast<uint32_t>(rigid_count_ + ends.sets.size());
+    PALPATE_ASSIGN_OR_RETURN(of_shells,
+                             NurbsJointFrames::Create(queue, ends.shell_models, ends.shell_sets, *ends.shells, first, ends.dt_s));
+    couplings = of_shells->Couplings();
+  }
   PALPATE_ASSIGN_OR_RETURN(joints_, RigidJoints::Create(queue, joints, initial_, dissipation, counts, couplings));
   if (initial_.size() > rigid_count_) {
-    std::unique_ptr<NurbsJointFrames> of_shells;
-    if (!ends.shell_sets.empty()) {
-      PALPATE_ASSIGN_OR_RETURN(
-          of_shells, NurbsJointFrames::Create(queue, ends.shell_models, ends.shell_sets, *ends.shells, first_of_shells, *joints_));
-    }
+    if (of_shells) PALPATE_RETURN_IF_ERROR(of_shells->SetJoints(queue, *joints_));
     PALPATE_ASSIGN_OR_RETURN(frames_, JointFrames::Create(queue, ends.sets, ends.mounts, rigid_count_, std::move(of_shells)));
     PALPATE_RETURN_IF_ERROR(frames_->SetVertices(queue, ends.sets, *joints_));
   }

@@ -89,7 +89,8 @@ class RigidBlocks final : public SurfaceFollower {
     std::span<const TissueNurbsJointSet> shell_sets = {};
     std::span<const TissueJointMount> mounts = {};
     std::span<const TissueNurbsShell> shell_models = {};  ///< where there are shell_sets
-    NurbsShells* shells = nullptr;                        ///< likewise, made with shell_sets; a reference is kept
+    NurbsShells* shells = nullptr;                        ///< likewise; a reference is kept
+    double dt_s = 0;                                      ///< likewise
   };
   /// Joins bodies, once, before the first step. Errors: those of RigidJoints::Create.
   absl::Status SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation = RigidJoints::kDefaultDissipation) {

@@ -115,8 +115,8 @@ absl::Status CheckJoint(const RigidJoint& joint, size_t index, const RigidJoints
 class Elimination {
  public:
   /// Unknowns: bodies, then joints.
-  Elimination(std::vector<uint32_t> bodies, std::vector<uint32_t> joints, std::span<const RigidJoint> all,
-              std::vector<uint32_t> couplings, std::span<const JointCouplingBlock> all_couplings)
+  Elimination(std::vector<uint32_t> bodies, std::vector<uint32_t> joints, std::span<const RigidJoint> all, std::vector<uint32_t> couplings,
+              std::span<const JointCouplingBlock> all_couplings)
       : bodies_(std::move(bodies)),
         joints_(std::move(joints)),
         couplings_(std::move(couplings)),
@@ -245,8 +245,6 @@ class Elimination {
   JointCoupling PlaceOf(const JointCouplingBlock& coupling) const {
     const uint32_t body = BodyUnknown(coupling.body), other = BodyUnknown(coupling.other);
     JointCoupling out{};
-    out.body = coupling.body;
-    out.other = coupling.other;
     out.node = place_[body];
     out.other_node = place_[other];
     if (body != other) out.block = BlockOf(body, other);
@@ -414,18 +412,27 @@ absl::Status RigidJoints::MakeBuffers(Queue& queue, std::span<const JointCouplin
   PALPATE_ASSIGN_OR_RETURN(unknowns_, DeviceBuffer<double>::Create(context, plan_.nodes.size() * kRows, "joint unknowns"));
   PALPATE_ASSIGN_OR_RETURN(systems_, DeviceBuffer<JointBodySystem>::Create(context, plan_.members.size(), "jointed bodies"));
   PALPATE_ASSIGN_OR_RETURN(reports_, DeviceBuffer<JointReport>::Create(context, count(), "joint reports"));
+  PALPATE_ASSIGN_OR_RETURN(couplings_, CreateBufferFrom(queue, std::span<const JointCoupling>(plan_.couplings), "joint couplings"));
+  PALPATE_ASSIGN_OR_RETURN(coupling_h_,
+                           DeviceBuffer<double>::Create(context, plan_.couplings.size() * kBlockReals, "joint coupling blocks"));
+  device_bytes_ = context->allocated_bytes() - before;
+  PALPATE_RETURN_IF_ERROR(SetCouplings(queue, couplings));
+  PALPATE_RETURN_IF_ERROR(queue.Zero(row_states_));
+  PALPATE_RETURN_IF_ERROR(queue.Zero(systems_));
+  return queue.Zero(reals_);
+}
+
+absl::Status RigidJoints::SetCouplings(Queue& queue, std::span<const JointCouplingBlock> couplings) {
+  if (couplings.size() != plan_.couplings.size()) return absl::InvalidArgumentError("joints: another number of couplings");
+  if (couplings.empty()) return absl::OkStatus();
   std::vector<double> h;
+  h.reserve(kBlockReals * couplings.size());
   for (const uint32_t c : plan_.coupling_order) {
     for (Eigen::Index r = 0; r < 6; ++r) {
       for (Eigen::Index k = 0; k < 6; ++k) h.push_back(couplings[c].h(r, k));
     }
   }
-  PALPATE_ASSIGN_OR_RETURN(couplings_, CreateBufferFrom(queue, std::span<const JointCoupling>(plan_.couplings), "joint couplings"));
-  PALPATE_ASSIGN_OR_RETURN(coupling_h_, CreateBufferFrom(queue, std::span<const double>(h), "joint coupling blocks"));
-  device_bytes_ = context->allocated_bytes() - before;
-  PALPATE_RETURN_IF_ERROR(queue.Zero(row_states_));
-  PALPATE_RETURN_IF_ERROR(queue.Zero(systems_));
-  return queue.Zero(reals_);
+  return queue.Write(coupling_h_, std::span<const double>(h));
 }
 
 absl::Status RigidJoints::MakeKernels(Queue& queue) {
@@ -530,9 +537,9 @@ absl::Status RigidJoints::Solve(Queue& queue, const DeviceBuffer<StepParams>& pa
   const auto group_count = static_cast<uint32_t>(plan_.groups.size());
   return queue.Launch(solve_, {group_count, group_}, Arg("count", group_count), Arg("scheme", scheme_), Arg("groups", groups_),
                       Arg("nodes", nodes_), Arg("below", below_), Arg("targets", targets_), Arg("joint_order", joint_order_),
-                      Arg("couplings", couplings_), Arg("coupling_h", coupling_h_), Arg("bodies", blocks), Arg("joints", joints_),
-                      Arg("places", places_), Arg("reals", reals_), Arg("states", row_states_), Arg("diagonals", diagonals_), Arg("blocks", blocks_), Arg("lower", lower_), Arg("unknowns", unknowns_),
-                      Arg("systems", systems_));
+                      Arg("couplings", couplings_), Arg("coupling_h", coupling_h_), Arg("joints", joints_), Arg("places", places_),
+                      Arg("reals", reals_), Arg("states", row_states_), Arg("diagonals", diagonals_), Arg("blocks", blocks_),
+                      Arg("lower", lower_), Arg("unknowns", unknowns_), Arg("systems", systems_));
 }
 
 absl::Status RigidJoints::ShareOfGroups(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<float>& shares) {

@@ -338,31 +338,12 @@ static inline void place_bodies(JointGroup group, const __global JointNode* node
   }
 }
 
-/* Adds what couples bodies: R_a H R_b^T, from the axes of their frames to the world's. */
+/* Adds what couples bodies. */
 static inline void place_couplings(JointGroup group, const __global JointCoupling* couplings, const __global double* coupling_h,
-                                   const __global RigidBlockState* bodies, __global double* diagonals, __global double* blocks) {
+                                   __global double* diagonals, __global double* blocks) {
   for (uint k = group.coupling_begin; k < group.coupling_end; ++k) {
     const JointCoupling coupling = couplings[k];
-    const __global double* from = coupling_h + 36 * (size_t)k;
-    const double4 qa = unit(bodies[coupling.body].rotation);
-    const double4 qb = unit(bodies[coupling.other].rotation);
-    double h[36];
-    for (uint r = 0; r < 6; r += 3) {
-      for (uint c = 0; c < 6; ++c) {
-        const double3 v = turn_vector(qa, (double3)(from[6 * r + c], from[6 * (r + 1) + c], from[6 * (r + 2) + c]));
-        h[6 * r + c] = v.x;
-        h[6 * (r + 1) + c] = v.y;
-        h[6 * (r + 2) + c] = v.z;
-      }
-    }
-    for (uint r = 0; r < 6; ++r) {
-      for (uint c = 0; c < 6; c += 3) {
-        const double3 v = turn_vector(qb, (double3)(h[6 * r + c], h[6 * r + c + 1], h[6 * r + c + 2]));
-        h[6 * r + c] = v.x;
-        h[6 * r + c + 1] = v.y;
-        h[6 * r + c + 2] = v.z;
-      }
-    }
+    const __global double* h = coupling_h + 36 * (size_t)k;
     const int is_one = coupling.node == coupling.other_node;
     __global double* to = is_one ? diagonals + 36 * (size_t)coupling.node : blocks + 36 * (size_t)coupling.block;
     for (uint r = 0; r < 6; ++r) {
@@ -449,10 +430,9 @@ static inline void place_joint(uint j, const __global JointData* joints, const _
    of its bodies, so it is negative). Moves go to `systems`, efforts to the joints. Work-item: group. */
 __kernel void joint_solve(uint count, constant JointScheme* scheme, const __global JointGroup* groups, const __global JointNode* nodes,
                           const __global UInt2* below, const __global uint* targets, const __global uint* joint_order,
-                          const __global JointCoupling* couplings, const __global double* coupling_h,
-                          const __global RigidBlockState* bodies, const __global JointData* joints, const __global JointPlace* places,
-                          __global double* reals, const __global uint* states, __global double* diagonals, __global double* blocks,
-                          __global double* lower,
+                          const __global JointCoupling* couplings, const __global double* coupling_h, const __global JointData* joints,
+                          const __global JointPlace* places, __global double* reals, const __global uint* states,
+                          __global double* diagonals, __global double* blocks, __global double* lower,
                           __global double* unknowns, __global JointBodySystem* systems) {
   const uint g = (uint)get_global_id(0);
   if (g >= count) return;
@@ -460,7 +440,7 @@ __kernel void joint_solve(uint count, constant JointScheme* scheme, const __glob
   const JointGroup group = groups[g];
   for (size_t k = 36 * (size_t)group.block_begin; k < 36 * (size_t)group.block_end; ++k) blocks[k] = 0.0;
   place_bodies(group, nodes, systems, diagonals, unknowns);
-  place_couplings(group, couplings, coupling_h, bodies, diagonals, blocks);
+  place_couplings(group, couplings, coupling_h, diagonals, blocks);
   for (uint k = group.joint_begin; k < group.joint_end; ++k) {
     place_joint(joint_order[k], joints, places, &weights, reals, states, diagonals, blocks, unknowns);
   }

@@ -21,8 +21,8 @@ namespace palpate::gpu {
 
 /// What resists the motion of a pair of bodies together, beside their joints: the same block for both orders of the two.
 struct JointCouplingBlock {
-  uint32_t body = 0, other = 0;        ///< of the bodies with joints; may be the same
-  Eigen::Matrix<double, 6, 6> h;       ///< [N/m], [N m]; rows: motion of `body`, columns: of `other`, each in its frame's axes
+  uint32_t body = 0, other = 0;   ///< of the bodies with joints; may be the same
+  Eigen::Matrix<double, 6, 6> h;  ///< [N/m], [N m] in W; rows: motion of `body`, columns: of `other`
 };
 
 /// Bodies that joints connect, in the order in which they and the joints are eliminated: see JointNode. Public for tests.
@@ -32,8 +32,8 @@ struct JointPlan {
   std::vector<JointNode> nodes;
   std::vector<UInt2> below;  ///< node, block
   std::vector<uint32_t> targets;
-  std::vector<uint32_t> joint_order;  ///< group by group
-  std::vector<JointPlace> places;     ///< of each joint
+  std::vector<uint32_t> joint_order;     ///< group by group
+  std::vector<JointPlace> places;        ///< of each joint
   std::vector<JointCoupling> couplings;  ///< group by group
   std::vector<uint32_t> coupling_order;  ///< of each of these, its place among those given
   uint32_t block_count = 0;
@@ -83,6 +83,8 @@ class RigidJoints {
   /// From the next step on. Errors: InvalidArgument (no such joint; a row, by number and field).
   absl::Status SetRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows);
   const std::array<RigidJointRow, 6>& rows(uint32_t joint) const { return rows_[joint]; }
+  /// New blocks of the same couplings, from the next solve on.
+  absl::Status SetCouplings(Queue& queue, std::span<const JointCouplingBlock> couplings);
   /// Rows as at Create, and no history.
   absl::Status Reset(Queue& queue);
   /// The next step has no step before it.

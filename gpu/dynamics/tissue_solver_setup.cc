@@ -126,6 +126,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   }
   if (surface_ || barrier_) PALPATE_RETURN_IF_ERROR(gate_.Init(*queue_, old == nullptr ? nullptr : &old->gate_));
   PALPATE_RETURN_IF_ERROR(CheckJointSets(model));
+  PALPATE_RETURN_IF_ERROR(CheckNurbsJointSets(model.nurbs_shells, model.nurbs_joint_sets));
   if (!model.nurbs_shells.empty()) PALPATE_RETURN_IF_ERROR(MakeNurbs(model));
   if (!model.rigid.empty() || !model.joints.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
   if (rigid_) followers_.Add(rigid_.get());
@@ -213,20 +214,20 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
   const std::vector<JointSetVertices> sets = JointSetsOf(model, layout_, options_.dt_s);
   std::vector<std::array<double, 3>> origins_m;
   for (const TissueNurbsJointSet& set : model.nurbs_joint_sets) origins_m.push_back(NurbsJointOrigin(model.nurbs_shells, set));
-  PALPATE_ASSIGN_OR_RETURN(
-      rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, origins_m, model.joint_mounts)));
+  PALPATE_ASSIGN_OR_RETURN(rigid_,
+                           RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, origins_m, model.joint_mounts)));
   if (model.joints.empty()) return absl::OkStatus();
   return rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation,
                            {.sets = sets,
                             .shell_sets = model.nurbs_joint_sets,
                             .mounts = model.joint_mounts,
                             .shell_models = model.nurbs_shells,
-                            .shells = nurbs_.get()});
+                            .shells = nurbs_.get(),
+                            .dt_s = options_.dt_s});
 }
 
 absl::Status TissueSolver::Impl::MakeNurbs(const TissueModel& model) {
-  PALPATE_ASSIGN_OR_RETURN(nurbs_, NurbsShells::Create(*queue_, model.nurbs_shells, layout_, options_.dt_s, FallenFromRest(),
-                                                       model.nurbs_joint_sets));
+  PALPATE_ASSIGN_OR_RETURN(nurbs_, NurbsShells::Create(*queue_, model.nurbs_shells, layout_, options_.dt_s, FallenFromRest()));
   return absl::OkStatus();
 }
 

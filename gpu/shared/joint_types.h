@@ -92,14 +92,12 @@ PALPATE_SHARED_SIZE(JointGroup, 32);
 
 /* Where what couples two bodies besides their joints, or a body with itself, is in the system of its group. */
 typedef struct JointCoupling {
-  UInt body; /* that of the rows */
-  UInt other;
-  UInt node; /* of these */
+  UInt node; /* of the body of the rows */
   UInt other_node;
   UInt block;         /* not read where the two are one */
   UInt is_transposed; /* the block has the rows of the other */
 } JointCoupling;
-PALPATE_SHARED_SIZE(JointCoupling, 24);
+PALPATE_SHARED_SIZE(JointCoupling, 16);
 
 /* How a step weighs what is at its end, at its start and at the start of the one before: Newmark's weights, as of positions at three times.
    A rate is (rate q_end + (1 - 2 rate) q_start - (1 - rate) q_before) / dt. */
