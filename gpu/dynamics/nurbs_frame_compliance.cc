@@ -180,7 +180,11 @@ absl::Status NurbsFrameCompliance::Update(Shell& shell, std::span<const Vector3d
     const NurbsFrame& frame = frames_[frame_order_[shell.frame_begin + static_cast<size_t>(f)]];
     const auto rows = NurbsFrameMotion(frame, position_m);
     for (size_t k = 0; k < rows.size(); ++k) {
-      motion.block<3, 6>(3 * static_cast<Eigen::Index>(place_[frame.parts[k].control]), 6 * f) = rows[k].transpose();
+      const uint32_t c = frame.parts[k].control;
+      for (uint32_t axis = 0; axis < 3; ++axis) {
+        if ((held_[c] >> axis & 1U) == 0)
+          motion.block<1, 6>(3 * static_cast<Eigen::Index>(place_[c]) + axis, 6 * f) = rows[k].col(axis).transpose();
+      }
     }
   }
   const MatrixXd response = shell.factor.solve(motion);

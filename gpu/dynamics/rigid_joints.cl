@@ -254,13 +254,15 @@ __kernel void joint_rows(uint count, constant JointScheme* scheme, const __globa
       /* A limit pushes, it does not pull; and a motor that leads away from it is not stopped by it. */
       const int leaves_lower = row->drive == PALPATE_ROW_MOTOR && row->speed > 0.0f;
       const int leaves_upper = row->drive == PALPATE_ROW_MOTOR && row->speed < 0.0f;
+      /* Limits may be taken away while the row is at one. */
+      const int has_lower = isfinite(row->lower), has_upper = isfinite(row->upper);
       const int at_lower = state == ROW_AT_LOWER ? effort < 0.0 || q < (double)row->lower - LIMIT_SLACK : q < (double)row->lower;
       const int at_upper = state == ROW_AT_UPPER ? effort > 0.0 || q > (double)row->upper + LIMIT_SLACK : q > (double)row->upper;
-      if ((at_lower && !leaves_lower) || (at_upper && !leaves_upper)) {
+      if ((has_lower && at_lower && !leaves_lower) || (has_upper && at_upper && !leaves_upper)) {
         /* What the drive does meanwhile is given. */
         double given = drive.given;
         if (drive.state == ROW_IS_SOLVED) given = drive.compliance > 0.0 ? (q - drive.target) / drive.compliance : 0.0;
-        drive.state = at_lower && !leaves_lower ? ROW_AT_LOWER : ROW_AT_UPPER;
+        drive.state = has_lower && at_lower && !leaves_lower ? ROW_AT_LOWER : ROW_AT_UPPER;
         drive.target = (double)(drive.state == ROW_AT_LOWER ? row->lower : row->upper);
         drive.compliance = 0.0;
         drive.given = given;
