@@ -321,9 +321,8 @@ absl::Status JointFrames::Fit(Queue& queue, const RigidSurroundings& scene, cons
                               const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<JointBodySystem>* systems) {
   if (shells_) PALPATE_RETURN_IF_ERROR(shells_->Fit(queue, blocks, systems));
   if (systems != nullptr && !mounts_host_.empty()) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(mount_systems_, {mount_count(), group_}, Arg("count", mount_count()),
-                                         Arg("first", first_mount()), Arg("p", *scene.params), Arg("mounts", mounts_),
-                                         Arg("blocks", blocks), Arg("systems", *systems)));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(mount_systems_, {mount_count(), group_}, Arg("count", mount_count()), Arg("first", first_mount()),
+                                         Arg("p", *scene.params), Arg("mounts", mounts_), Arg("blocks", blocks), Arg("systems", *systems)));
   }
   if (sets_host_.empty()) return absl::OkStatus();
   return queue.Launch(fit_, Sets(), Arg("count", set_count()), Arg("sets", sets_), Arg("vertices", vertices_), Arg("rest", rest_),

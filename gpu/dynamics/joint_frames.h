@@ -41,8 +41,8 @@ struct JointSetVertices {
 /// The sets of `model` in its layout.
 std::vector<JointSetVertices> JointSetsOf(const TissueModel& model, const TissueLayout& layout, double dt_s);
 
-/// Ends of joints that are no rigid bodies. To RigidJoints they look like bodies: after the last rigid one come the sets, then those of NURBS
-/// shells (NurbsJointFrames), then the mounts.
+/// Ends of joints that are no rigid bodies. To RigidJoints they look like bodies: after the last rigid one come the sets, then those of
+/// NURBS shells (NurbsJointFrames), then the mounts.
 ///
 /// A set of vertices has the frame that fits them best (weights: their masses). In a sweep, vertices first go where their own energies are
 /// least under the efforts of the joints so far. Then the joints are solved with the sets as bodies, whose blocks are the sums of those of

@@ -233,8 +233,8 @@ struct TissueNurbsJointSet {
     double place = 0;      ///< weight in the frame's origin, at least 0; they add up to 1. At a patch point: the basis function
     double turning = 0;    ///< likewise in its rotation
   };
-  uint32_t body = 0;   ///< as TissueModel::triangle_body has it; for RigidJoint::ignores_contact
-  uint32_t shell = 0;  ///< of TissueModel::nurbs_shells
+  uint32_t body = 0;        ///< as TissueModel::triangle_body has it; for RigidJoint::ignores_contact
+  uint32_t shell = 0;       ///< of TissueModel::nurbs_shells
   std::vector<Part> parts;  ///< control points ascending; those that turn it do not lie on a line
 };
 
@@ -267,12 +267,12 @@ struct TissueModel {
   /// [triangle_count] or empty: bit k: load k acts on the triangle, whatever its vertices.
   std::vector<uint32_t> triangle_loads;
   std::vector<TissueRigidBody> rigid;
-  std::vector<RigidJoint> joints;              ///< of `rigid`, joint_sets, nurbs_joint_sets, mounts; the same after edits
-  std::vector<TissueJointSet> joint_sets;      ///< as many after edits
-  std::vector<TissueJointMount> joint_mounts;  ///< the same after edits
-  std::vector<TissueNurbsShell> nurbs_shells;  ///< the same after edits
+  std::vector<RigidJoint> joints;                     ///< of `rigid`, joint_sets, nurbs_joint_sets, mounts; the same after edits
+  std::vector<TissueJointSet> joint_sets;             ///< as many after edits
+  std::vector<TissueJointMount> joint_mounts;         ///< the same after edits
+  std::vector<TissueNurbsShell> nurbs_shells;         ///< the same after edits
   std::vector<TissueNurbsJointSet> nurbs_joint_sets;  ///< likewise
-  std::vector<TissueShape> shapes;             ///< of shape-matched tets; those of one share no vertex with other tets
+  std::vector<TissueShape> shapes;                    ///< of shape-matched tets; those of one share no vertex with other tets
   /// [vertex_count] or empty: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut. Vertices of one
   /// such body share a rest shape, however many pieces it is in; see make_pairs in surface_contact.cl. Empty: from the bodies, no cuts.
   std::vector<uint32_t> vertex_origin;

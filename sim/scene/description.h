@@ -296,7 +296,7 @@ struct JointDescription {
   /// Of a deformable body: vertices of its mesh that move with the joint, ascending, unique. Empty: the body is rigid, or the world.
   std::vector<uint32_t> vertices_a, vertices_b;
   std::vector<JointControlPoint> control_a, control_b;  ///< of a NURBS shell, in place of vertices, ascending
-  uint32_t tool_a = kNoTool, tool_b = kNoTool;  ///< places in tools, in the place of a body, which is kWorld then; not both
+  uint32_t tool_a = kNoTool, tool_b = kNoTool;          ///< places in tools, in the place of a body, which is kWorld then; not both
 };
 inline constexpr size_t kMaxJoints = 4096;  ///< of a scene
 

@@ -166,8 +166,10 @@ void CheckPatchPoints(Checker& check, const std::string& path, const v1::JointSp
   if (joint.has_patch_b()) CheckPatchPoint(check, At(path, "patch_b"), joint.patch_b());
   if (joint.has_patch_a() && joint.has_region_a()) check.Invalid(At(path, "patch_a"), "region_a is given too");
   if (joint.has_patch_b() && joint.has_region_b()) check.Invalid(At(path, "patch_b"), "region_b is given too");
-  if (joint.has_patch_a() && joint.body_a().empty()) check.Invalid(At(path, "patch_a"), "body_a is not given, and the world has no patches");
-  if (joint.has_patch_b() && joint.body_b().empty()) check.Invalid(At(path, "patch_b"), "body_b is not given, and the world has no patches");
+  if (joint.has_patch_a() && joint.body_a().empty())
+    check.Invalid(At(path, "patch_a"), "body_a is not given, and the world has no patches");
+  if (joint.has_patch_b() && joint.body_b().empty())
+    check.Invalid(At(path, "patch_b"), "body_b is not given, and the world has no patches");
   const bool says_where = joint.has_patch_a() || (joint.has_patch_b() && !HasTwoPoints(joint));
   if (says_where && joint.has_point_m()) {
     check.Invalid(At(path, "point_m"), absl::StrCat(joint.has_patch_a() ? "patch_a" : "patch_b", " says where the point is"));
@@ -333,10 +335,12 @@ struct BuiltEnd {
 std::optional<std::string> WhyNotHeld(const sim::BodyDescription& body, const EndSpec& end) {
   const bool has_region = end.region != nullptr;
   if (body.kind == sim::BodyKind::kStatic) return "is static; joints hold bodies that move, and static ones are the world";
-  if (end.patch != nullptr && body.nurbs == nullptr) return absl::StrCat("has no exact surface, and patch_", end.side, " is a place on one");
+  if (end.patch != nullptr && body.nurbs == nullptr)
+    return absl::StrCat("has no exact surface, and patch_", end.side, " is a place on one");
   if (body.kind == sim::BodyKind::kRigid) {
-    return has_region ? std::optional<std::string>(absl::StrCat("is rigid and moves as a whole; region_", end.side, " is of deformable bodies"))
-                      : std::nullopt;
+    return has_region
+               ? std::optional<std::string>(absl::StrCat("is rigid and moves as a whole; region_", end.side, " is of deformable bodies"))
+               : std::nullopt;
   }
   if (body.nurbs != nullptr) {
     if (has_region && end.region->has_vertices()) {

@@ -33,8 +33,7 @@ void ForEachOfSpan(const NurbsObject& object, const gpu::NurbsShellModel& model,
   for (int i = 0; i <= p; ++i) {
     for (int j = 0; j <= q; ++j) {
       const size_t point = (u.first + static_cast<size_t>(i)) * columns + v.first + static_cast<size_t>(j);
-      use(model.net_begin[place.patch] + point,
-          of_u[static_cast<size_t>(i)] * of_v[static_cast<size_t>(j)] * surface.control()[point].w());
+      use(model.net_begin[place.patch] + point, of_u[static_cast<size_t>(i)] * of_v[static_cast<size_t>(j)] * surface.control()[point].w());
     }
   }
 }
@@ -164,7 +163,8 @@ std::vector<JointControlPoint> JointControlPointsOf(const BodyDescription& body,
   double mass_kg = 0;
   for (const uint32_t j : control) mass_kg += model.mass_kg[j];
   std::vector<JointControlPoint> out;
-  for (const uint32_t j : control) out.push_back({.control = j, .place = model.mass_kg[j] / mass_kg, .turning = model.mass_kg[j] / mass_kg});
+  for (const uint32_t j : control)
+    out.push_back({.control = j, .place = model.mass_kg[j] / mass_kg, .turning = model.mass_kg[j] / mass_kg});
   return out;
 }
 

@@ -66,12 +66,12 @@ absl::Status CheckControl(const BodyDescription& body, const std::vector<JointCo
     if (control[i].turning > 0) rest_m.push_back(model.rest_m[j]);
   }
   if (model.control_count() > gpu::kMaxNurbsCorrected) {
-    return absl::InvalidArgumentError(absl::StrCat(body.name, " has ", model.control_count(), " control points; joints hold NURBS shells of at most ",
-                                                   gpu::kMaxNurbsCorrected));
+    return absl::InvalidArgumentError(absl::StrCat(body.name, " has ", model.control_count(),
+                                                   " control points; joints hold NURBS shells of at most ", gpu::kMaxNurbsCorrected));
   }
   if (gpu::SpanAPlane(rest_m)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the joint holds ", rest_m.size(), " control points of ", body.name,
-                                                 "; it needs three or more that are not on a line"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the joint holds ", rest_m.size(), " control points of ", body.name, "; it needs three or more that are not on a line"));
 }
 
 struct EndOfJoint {
