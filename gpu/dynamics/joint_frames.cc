@@ -22,7 +22,6 @@ using Eigen::Matrix3d;
 using Eigen::Vector3d;
 using Matrix6d = Eigen::Matrix<double, 6, 6>;
 
-constexpr size_t kFitReals = 16;  // as in joint_frames.cl
 /// Of the elastic blocks of a set's vertices: in a sweep each sees those before it moved already, so together they give way by up to twice
 /// as much as each alone would.
 constexpr double kTogether = 0.5;
@@ -164,7 +163,9 @@ absl::StatusOr<size_t> JointFrames::CountCoupled(std::span<const TissueJointMoun
   return count;
 }
 
-std::vector<RigidBlockState> JointFrames::States(std::span<const JointSetVertices> sets, std::span<const TissueJointMount> mounts) {
+std::vector<RigidBlockState> JointFrames::States(std::span<const JointSetVertices> sets,
+                                                 std::span<const std::array<double, 3>> shell_origins_m,
+                                                 std::span<const TissueJointMount> mounts) {
   std::vector<RigidBlockState> states;
   const auto add = [&](const std::array<double, 3>& center_m, double mass_kg) {
     RigidBlockState state{};
@@ -176,16 +177,19 @@ std::vector<RigidBlockState> JointFrames::States(std::span<const JointSetVertice
     states.push_back(state);
   };
   for (const JointSetVertices& set : sets) add(set.origin_m, 1);
+  for (const std::array<double, 3>& origin_m : shell_origins_m) add(origin_m, 1);
   for (const TissueJointMount& mount : mounts) add(mount.center_m, mount.coupling_n_per_m > 0 ? mount.mass_kg : 0);
   return states;
 }
 
 absl::StatusOr<std::unique_ptr<JointFrames>> JointFrames::Create(Queue& queue, std::span<const JointSetVertices> sets,
-                                                                 std::span<const TissueJointMount> mounts, uint32_t rigid_count) {
+                                                                 std::span<const TissueJointMount> mounts, uint32_t rigid_count,
+                                                                 std::unique_ptr<NurbsJointFrames> shells) {
   const std::shared_ptr<Context>& context = queue.context();
   std::unique_ptr<JointFrames> out(new JointFrames);
   out->group_ = context->device().is_cpu ? 1 : 32;
   out->rigid_count_ = rigid_count;
+  out->shells_ = std::move(shells);
   out->sets_host_.resize(sets.size());
   for (const TissueJointMount& mount : mounts) {
     out->initial_mounts_.push_back({.center = ToFloat4(mount.center_m, mount.coupling_n_per_m),
@@ -205,7 +209,7 @@ absl::StatusOr<std::unique_ptr<JointFrames>> JointFrames::Create(Queue& queue, s
     PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::joint_frames, name));
   }
   PALPATE_ASSIGN_OR_RETURN(out->sets_, DeviceBuffer<JointSet>::Create(context, sets.size(), "joint sets"));
-  PALPATE_ASSIGN_OR_RETURN(out->fits_, DeviceBuffer<double>::Create(context, sets.size() * kFitReals, "joint set fits"));
+  PALPATE_ASSIGN_OR_RETURN(out->fits_, DeviceBuffer<double>::Create(context, sets.size() * PALPATE_JOINT_FIT_REALS, "joint set fits"));
   PALPATE_ASSIGN_OR_RETURN(out->mounts_, DeviceBuffer<JointMount>::Create(context, out->mounts_host_.size(), "joint mounts"));
   if (!sets.empty()) PALPATE_RETURN_IF_ERROR(queue.Zero(out->fits_));
   return out;
@@ -261,6 +265,7 @@ absl::Status JointFrames::SetVertices(Queue& queue, std::span<const JointSetVert
 }
 
 absl::Status JointFrames::Begin(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<RigidBlockState>& blocks) {
+  if (shells_) PALPATE_RETURN_IF_ERROR(shells_->Begin(queue, blocks));
   if (sets_host_.empty()) return absl::OkStatus();
   return queue.Launch(fit_, Sets(), Arg("count", set_count()), Arg("sets", sets_), Arg("vertices", vertices_), Arg("rest", rest_),
                       Arg("x", *scene.x_start), Arg("velocity", scene.velocity->view()), Arg("blocks", blocks),
@@ -268,7 +273,7 @@ absl::Status JointFrames::Begin(Queue& queue, const RigidSurroundings& scene, co
 }
 
 absl::Status JointFrames::KeepEfforts(Queue& queue, const RigidJoints& joints, bool is_back) {
-  if (sets_host_.empty()) return absl::OkStatus();
+  if (sets_host_.empty() && !shells_) return absl::OkStatus();
   return queue.Launch(efforts_, {joints.count(), group_}, Arg("count", joints.count()), Arg("is_back", is_back ? 1U : 0U),
                       Arg("reals", joints.reals()), Arg("kept", kept_));
 }
@@ -276,7 +281,7 @@ absl::Status JointFrames::KeepEfforts(Queue& queue, const RigidJoints& joints, b
 absl::Status JointFrames::PlaceMounts(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<RigidBlockState>& blocks) {
   if (mounts_host_.empty()) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Write(mounts_, std::span<const JointMount>(mounts_host_)));
-  return queue.Launch(place_mounts_, {mount_count(), group_}, Arg("count", mount_count()), Arg("first", rigid_count_ + set_count()),
+  return queue.Launch(place_mounts_, {mount_count(), group_}, Arg("count", mount_count()), Arg("first", first_mount()),
                       Arg("p", *scene.params), Arg("mounts", mounts_), Arg("blocks", blocks));
 }
 
@@ -314,10 +319,10 @@ absl::Status JointFrames::LoadState(StateReader& archive) {
 
 absl::Status JointFrames::Fit(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                               const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<JointBodySystem>* systems) {
+  if (shells_) PALPATE_RETURN_IF_ERROR(shells_->Fit(queue, blocks, systems));
   if (systems != nullptr && !mounts_host_.empty()) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(mount_systems_, {mount_count(), group_}, Arg("count", mount_count()),
-                                         Arg("first", rigid_count_ + set_count()), Arg("p", *scene.params), Arg("mounts", mounts_),
-                                         Arg("blocks", blocks), Arg("systems", *systems)));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(mount_systems_, {mount_count(), group_}, Arg("count", mount_count()), Arg("first", first_mount()),
+                                         Arg("p", *scene.params), Arg("mounts", mounts_), Arg("blocks", blocks), Arg("systems", *systems)));
   }
   if (sets_host_.empty()) return absl::OkStatus();
   return queue.Launch(fit_, Sets(), Arg("count", set_count()), Arg("sets", sets_), Arg("vertices", vertices_), Arg("rest", rest_),
@@ -327,6 +332,7 @@ absl::Status JointFrames::Fit(Queue& queue, const RigidSurroundings& scene, cons
 
 absl::Status JointFrames::Share(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                                 const DeviceBuffer<JointBodySystem>& systems) {
+  if (shells_) PALPATE_RETURN_IF_ERROR(shells_->Share(queue, scene, x, systems));
   if (sets_host_.empty() || scene.pairs == nullptr) return absl::OkStatus();
   return queue.Launch(share_, Sets(), Arg("count", set_count()), Arg("sets", sets_), Arg("vertices", vertices_), Arg("rest", rest_),
                       Arg("x", x), Arg("detected", *scene.detected), Arg("begins", *scene.entry_begins), Arg("planes", *scene.bounds),
@@ -335,6 +341,7 @@ absl::Status JointFrames::Share(Queue& queue, const RigidSurroundings& scene, co
 
 absl::Status JointFrames::Move(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                                const DeviceBuffer<uint8_t>& touched, const DeviceBuffer<JointBodySystem>& systems) {
+  if (shells_) PALPATE_RETURN_IF_ERROR(shells_->Move(queue, scene, x, touched, systems));
   if (vertex_count_ == 0) return absl::OkStatus();
   const auto view = [](const auto* buffer) { return buffer == nullptr ? std::remove_cvref_t<decltype(buffer->view())>{} : buffer->view(); };
   const bool has_planes = scene.pairs != nullptr;
@@ -351,6 +358,7 @@ absl::Status JointFrames::Note(Queue& queue, const RigidSurroundings& scene) {
 }
 
 absl::Status JointFrames::Push(Queue& queue, const RigidSurroundings& scene, const RigidJoints& joints) {
+  if (shells_) PALPATE_RETURN_IF_ERROR(shells_->Push(queue, *scene.params, joints));
   if (vertex_count_ == 0) return absl::OkStatus();
   return queue.Launch(push_, Sets(), Arg("count", set_count()), Arg("scheme", joints.scheme()), Arg("p", *scene.params), Arg("sets", sets_),
                       Arg("vertices", vertices_), Arg("rest", rest_), Arg("ends", ends_), Arg("places", joints.places()),

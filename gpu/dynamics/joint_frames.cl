@@ -2,106 +2,11 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 #include "gpu/dynamics/displacement_bounds.clh"
+#include "gpu/dynamics/joint_fit.clh"
 #include "gpu/dynamics/joint_rows.clh"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/joint_types.h"
 #include "gpu/shared/rigid_types.h"
-
-/* Doubles of a fit: the frame's origin and rotation, the mean of the vertices, and the lower triangle of the matrix that leads from moments
-   about it to turns, of vertices whose weights are their masses. */
-#define FIT_ORIGIN 0
-#define FIT_ROTATION 3
-#define FIT_MEAN 7
-#define FIT_TURN 10
-#define FIT_REALS 16
-
-#define FIT_ROUNDS 40
-#define FIT_ANGLE_SQ 1e-24 /* rad^2: a smaller turn ends the search */
-
-static inline double3 load3(const __global double* from) { return (double3)(from[0], from[1], from[2]); }
-
-static inline void store3(double3 v, __global double* to) {
-  to[0] = v.x;
-  to[1] = v.y;
-  to[2] = v.z;
-}
-
-static inline double4 turned_by(double3 turn, double4 q) {
-  const double angle = sqrt(dot(turn, turn));
-  const double factor = angle > 1e-8 ? sin(0.5 * angle) / angle : 0.5;
-  const double3 v = factor * turn;
-  const double w = cos(0.5 * angle);
-  const double4 out = (double4)(w * q.xyz + q.w * v + cross(v, q.xyz), w * q.w - dot(v, q.xyz));
-  return out / sqrt(dot(out, out));
-}
-
-/* Symmetric, lower triangle row by row. */
-typedef struct {
-  double xx, yx, yy, zx, zy, zz;
-} Symmetric;
-
-static inline double3 times(Symmetric m, double3 v) {
-  return (double3)(m.xx * v.x + m.yx * v.y + m.zx * v.z, m.yx * v.x + m.yy * v.y + m.zy * v.z, m.zx * v.x + m.zy * v.y + m.zz * v.z);
-}
-
-static inline Symmetric inverse_of(Symmetric m) {
-  Symmetric c;
-  c.xx = m.yy * m.zz - m.zy * m.zy;
-  c.yx = m.zx * m.zy - m.yx * m.zz;
-  c.zx = m.yx * m.zy - m.zx * m.yy;
-  c.yy = m.xx * m.zz - m.zx * m.zx;
-  c.zy = m.yx * m.zx - m.xx * m.zy;
-  c.zz = m.xx * m.yy - m.yx * m.yx;
-  const double inverse = 1.0 / (m.xx * c.xx + m.yx * c.yx + m.zx * c.zx);
-  c.xx *= inverse;
-  c.yx *= inverse;
-  c.zx *= inverse;
-  c.yy *= inverse;
-  c.zy *= inverse;
-  c.zz *= inverse;
-  return c;
-}
-
-/* What places and rest shape of a set have in common: rows are axes of the world, columns those of the frame. */
-typedef struct {
-  double3 x, y, z;
-} Covariance;
-
-/* The matrix of a small turn of the frame, and the moment that draws it to the best fit. */
-static inline Symmetric fit_matrix(Covariance a, double4 q, double3* moment) {
-  /* P = A R^T: rows of A turned by R. */
-  const double3 px = turn_vector(q, a.x);
-  const double3 py = turn_vector(q, a.y);
-  const double3 pz = turn_vector(q, a.z);
-  *moment = (double3)(pz.y - py.z, px.z - pz.x, py.x - px.y);
-  const double trace = px.x + py.y + pz.z;
-  const Symmetric k = {trace - px.x, -0.5 * (px.y + py.x), trace - py.y, -0.5 * (px.z + pz.x), -0.5 * (py.z + pz.y), trace - pz.z};
-  return k;
-}
-
-static inline int is_positive(Symmetric k) {
-  const double minor = k.xx * k.yy - k.yx * k.yx;
-  const double det = k.xx * (k.yy * k.zz - k.zy * k.zy) - k.yx * (k.yx * k.zz - k.zy * k.zx) + k.zx * (k.yx * k.zy - k.yy * k.zx);
-  const double trace = k.xx + k.yy + k.zz;
-  return k.xx > 0.0 && minor > 0.0 && det > 1e-12 * trace * trace * trace;
-}
-
-/* The rotation of the best fit from one near to it: Newton, or where that does not lead up a step of Mueller, Bender, Chentanez and Macklin
-   2016, which does. */
-static inline double4 best_rotation(Covariance a, double4 q) {
-  for (int round = 0; round < FIT_ROUNDS; ++round) {
-    double3 moment;
-    const Symmetric k = fit_matrix(a, q, &moment);
-    double3 turn = moment / (0.5 * fabs(k.xx + k.yy + k.zz) + 1e-300);
-    if (is_positive(k)) {
-      const double3 newton = times(inverse_of(k), moment);
-      if (dot(newton, newton) < 0.25) turn = newton;
-    }
-    q = turned_by(turn, q);
-    if (dot(turn, turn) < FIT_ANGLE_SQ) break;
-  }
-  return q;
-}
 
 /* Entry (r, c) of the lower triangle that a block keeps row by row; a mirror of it above. */
 static inline uint entry_of(uint r, uint c) { return r >= c ? r * (r + 1) / 2 + c : c * (c + 1) / 2 + r; }
@@ -263,19 +168,7 @@ __kernel void joint_set_push(uint count, constant JointScheme* scheme, const __g
   const Weights weights = weights_of(scheme);
   double3 force = (double3)(0.0);
   double3 moment = (double3)(0.0); /* about the frame's origin */
-  for (uint e = set->joint_begin; e < set->joint_end; ++e) {
-    const uint j = ends[e] >> 1;
-    const __global double* real = reals + (size_t)j * JOINT_REALS;
-    const double share = share_of(places[j], systems);
-    for (uint r = 0; r < 6; ++r) {
-      if (states[6 * j + r] == ROW_IS_ABSENT) continue;
-      double acting[6];
-      acting_row(real, (int)(ends[e] & 1u), r, &weights, may_average(real, r), acting);
-      const double effort = effort_after(real, r, share) + real[GIVEN + r];
-      force -= effort * (double3)(acting[0], acting[1], acting[2]);
-      moment -= effort * (double3)(acting[3], acting[4], acting[5]);
-    }
-  }
+  add_efforts(&weights, set->joint_begin, set->joint_end, ends, places, systems, reals, states, &force, &moment);
   const __global double* fit = fits + (size_t)s * FIT_REALS;
   const double3 rest_mean = convert_double3(set->rest_mean.xyz);
   const double4 q = (double4)(fit[FIT_ROTATION], fit[FIT_ROTATION + 1], fit[FIT_ROTATION + 2], fit[FIT_ROTATION + 3]);

@@ -8,6 +8,7 @@
 
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
+#include "gpu/dynamics/nurbs_joint_frames.h"
 #include "gpu/dynamics/rigid_joints.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/runtime/buffer.h"
@@ -40,7 +41,8 @@ struct JointSetVertices {
 /// The sets of `model` in its layout.
 std::vector<JointSetVertices> JointSetsOf(const TissueModel& model, const TissueLayout& layout, double dt_s);
 
-/// Ends of joints that are no rigid bodies. To RigidJoints they look like bodies: after the last rigid one come the sets, then the mounts.
+/// Ends of joints that are no rigid bodies. To RigidJoints they look like bodies: after the last rigid one come the sets, then those of
+/// NURBS shells (NurbsJointFrames), then the mounts.
 ///
 /// A set of vertices has the frame that fits them best (weights: their masses). In a sweep, vertices first go where their own energies are
 /// least under the efforts of the joints so far. Then the joints are solved with the sets as bodies, whose blocks are the sums of those of
@@ -54,16 +56,20 @@ std::vector<JointSetVertices> JointSetsOf(const TissueModel& model, const Tissue
 class JointFrames {
  public:
   /// States for the places after `rigid_count` bodies. Sets that cannot be fitted stay where they are.
-  static std::vector<RigidBlockState> States(std::span<const JointSetVertices> sets, std::span<const TissueJointMount> mounts);
+  static std::vector<RigidBlockState> States(std::span<const JointSetVertices> sets, std::span<const std::array<double, 3>> shell_origins_m,
+                                             std::span<const TissueJointMount> mounts);
   /// How many of the mounts joints can move. Errors: InvalidArgument (a mount, by number and field).
   static absl::StatusOr<size_t> CountCoupled(std::span<const TissueJointMount> mounts);
 
   static absl::StatusOr<std::unique_ptr<JointFrames>> Create(Queue& queue, std::span<const JointSetVertices> sets,
-                                                             std::span<const TissueJointMount> mounts, uint32_t rigid_count);
+                                                             std::span<const TissueJointMount> mounts, uint32_t rigid_count,
+                                                             std::unique_ptr<NurbsJointFrames> shells = nullptr);
   /// After RigidJoints were made, and after each edit of the layout, with as many sets.
   absl::Status SetVertices(Queue& queue, std::span<const JointSetVertices> sets, const RigidJoints& joints);
 
   uint32_t set_count() const { return static_cast<uint32_t>(sets_host_.size()); }
+  /// Null: no joint holds a NURBS shell.
+  NurbsJointFrames* shells() { return shells_.get(); }
   uint32_t mount_count() const { return static_cast<uint32_t>(mounts_host_.size()); }
 
   /// Of a mount at the end of the next step: centre [m], rotation (x y z w), and what force [N] else acts on one with a coupling. To be
@@ -100,12 +106,14 @@ class JointFrames {
   JointFrames() = default;
   Range Sets() const { return {sets_host_.size(), group_}; }
   Range Vertices() const { return {vertex_count_, group_}; }
+  uint32_t first_mount() const { return rigid_count_ + set_count() + (shells_ ? shells_->count() : 0); }
 
   uint32_t group_ = 1;  // work-items
   uint32_t rigid_count_ = 0;
   uint32_t vertex_count_ = 0;
   std::vector<JointSet> sets_host_;
   std::vector<JointMount> initial_mounts_, mounts_host_;
+  std::unique_ptr<NurbsJointFrames> shells_;  // null: none
   Kernel fit_, share_, move_, note_, push_, efforts_, place_mounts_, mount_systems_;
   DeviceBuffer<JointSet> sets_;
   DeviceBuffer<uint32_t> vertices_, owners_, ends_;

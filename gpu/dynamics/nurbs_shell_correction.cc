@@ -7,6 +7,7 @@
 #include <Eigen/Dense>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/dynamics/nurbs_shell_stiffness.h"
 
 namespace palpate::gpu {
 
@@ -16,77 +17,19 @@ extern const KernelSource nurbs_shell_correction;
 
 namespace {
 
-using Eigen::Matrix3d;
 using Eigen::MatrixXd;
 using Eigen::Vector3d;
 
-/// Axes of a Gauss point at rest, and second derivatives along them.
-struct RestFrame {
-  Vector3d a1 = Vector3d::Zero(), a2 = Vector3d::Zero(), normal;
-  std::array<Vector3d, 3> second = {Vector3d::Zero(), Vector3d::Zero(), Vector3d::Zero()};  // 11, 22, 12
-
-  RestFrame(const NurbsShellModel& model, const NurbsShellGauss& gauss) {
-    for (uint32_t e = gauss.begin; e < gauss.end; ++e) {
-      const NurbsShellEntry& entry = model.entries[e];
-      const Vector3d x = Vector3d(model.rest_m[entry.control].data()) - Vector3d(model.rest_m[model.entries[gauss.begin].control].data());
-      a1 += entry.by_1_per_m * x;
-      a2 += entry.by_2_per_m * x;
-      second[0] += entry.by_11_per_m2 * x;
-      second[1] += entry.by_22_per_m2 * x;
-      second[2] += entry.by_12_per_m2 * x;
-    }
-    normal = a1.cross(a2).normalized();
-  }
-};
-
 /// Adds a Gauss point's stiffness at rest. `place`: of its control points in the matrix.
-void AddStiffness(const NurbsShellModel& model, const NurbsShellGauss& gauss, double dt_s, const std::vector<uint32_t>& place,
-                  MatrixXd* matrix) {
-  const RestFrame frame(model, gauss);
-  const uint32_t count = gauss.end - gauss.begin;
-  Eigen::Matrix3Xd strain(3, 3 * count), bend(3, 3 * count);  // of (11, 22, 2 * 12)
-  for (uint32_t i = 0; i < count; ++i) {
-    const NurbsShellEntry& e = model.entries[gauss.begin + i];
-    const auto along = [&](size_t k, double h) {
-      return h - e.by_1_per_m * frame.second[k].dot(frame.a1) - e.by_2_per_m * frame.second[k].dot(frame.a2);
-    };
-    strain.block<1, 3>(0, 3 * i) = e.by_1_per_m * frame.a1.transpose();
-    strain.block<1, 3>(1, 3 * i) = e.by_2_per_m * frame.a2.transpose();
-    strain.block<1, 3>(2, 3 * i) = e.by_1_per_m * frame.a2.transpose() + e.by_2_per_m * frame.a1.transpose();
-    bend.block<1, 3>(0, 3 * i) = along(0, e.by_11_per_m2) * frame.normal.transpose();
-    bend.block<1, 3>(1, 3 * i) = along(1, e.by_22_per_m2) * frame.normal.transpose();
-    bend.block<1, 3>(2, 3 * i) = 2 * along(2, e.by_12_per_m2) * frame.normal.transpose();
-  }
-  const auto& [c_11, c_12, c_22, shear] = gauss.bending_n_m;
-  Matrix3d c;
-  c << c_11, c_12, 0, c_12, c_22, 0, 0, 0, shear;
-  c *= gauss.area_m2 * (1 + gauss.damping_s / dt_s);
-  const MatrixXd k = bend.transpose() * c * bend + gauss.membrane_per_bending_per_m2 * (strain.transpose() * c * strain);
-  for (uint32_t i = 0; i < count; ++i) {
-    for (uint32_t j = 0; j < count; ++j) {
+void AddStiffness(const NurbsShellModel& model, const NurbsShellGauss& gauss, std::span<const Vector3d> rest_m, double dt_s,
+                  const std::vector<uint32_t>& place, MatrixXd* matrix) {
+  const MatrixXd k = NurbsGaussStiffness(model, gauss, rest_m, dt_s);
+  for (uint32_t i = 0; i < gauss.end - gauss.begin; ++i) {
+    for (uint32_t j = 0; j < gauss.end - gauss.begin; ++j) {
       matrix->block<3, 3>(3 * place[model.entries[gauss.begin + i].control], 3 * place[model.entries[gauss.begin + j].control]) +=
           k.block<3, 3>(3 * i, 3 * j);
     }
   }
-}
-
-/// Shells: control points that Gauss points connect. [control point] the least of its shell.
-std::vector<uint32_t> ShellsOf(const NurbsShellModel& model) {
-  std::vector<uint32_t> root(model.control_count());
-  std::iota(root.begin(), root.end(), 0U);
-  const auto find = [&](uint32_t c) {
-    while (root[c] != c) c = root[c] = root[root[c]];
-    return c;
-  };
-  for (const NurbsShellGauss& gauss : model.gauss) {
-    for (uint32_t e = gauss.begin + 1; e < gauss.end; ++e) {
-      const uint32_t a = find(model.entries[e].control);
-      const uint32_t b = find(model.entries[gauss.begin].control);
-      root[std::max(a, b)] = std::min(a, b);
-    }
-  }
-  for (uint32_t c = 0; c < root.size(); ++c) root[c] = find(c);
-  return root;
 }
 
 template <typename T>
@@ -107,7 +50,8 @@ absl::StatusOr<NurbsShellCorrection> NurbsShellCorrection::Create(Queue& queue, 
   out.slot_count_ = static_cast<uint32_t>(model.control_count());
   out.lanes_ = layout.lanes;
   std::map<uint32_t, std::vector<uint32_t>> shells;  // control points in the order of their slots
-  const std::vector<uint32_t> shell_of = ShellsOf(model);
+  const std::vector<uint32_t> shell_of = NurbsShellsOf(model);
+  const std::vector<Vector3d> rest_m = NurbsRestPositions(model);
   for (const uint32_t c : layout.slot_control) shells[shell_of[c]].push_back(c);
   std::vector<uint32_t> solved_slot, gauss_of, place(model.control_count(), 0), slot_part(model.control_count(), 0xffffffffU);
   std::vector<UInt4> solved_part;
@@ -121,11 +65,11 @@ absl::StatusOr<NurbsShellCorrection> NurbsShellCorrection::Create(Queue& queue, 
     for (uint32_t i = 0; i < count; ++i) place[controls[i]] = i;
     MatrixXd matrix = MatrixXd::Zero(3 * count, 3 * count);
     for (const NurbsShellGauss& gauss : model.gauss) {
-      if (shell_of[model.entries[gauss.begin].control] == shell) AddStiffness(model, gauss, dt_s, place, &matrix);
+      if (shell_of[model.entries[gauss.begin].control] == shell) AddStiffness(model, gauss, rest_m, dt_s, place, &matrix);
     }
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t c = controls[i];
-      const double inertia = model.mass_kg[c] * (1 + model.mass_damping_per_s[c] * dt_s) / (dt_s * dt_s);
+      const double inertia = NurbsControlInertia(model, c, dt_s);
       for (uint32_t axis = 0; axis < 3; ++axis) {
         const Eigen::Index at = 3 * static_cast<Eigen::Index>(i) + axis;
         matrix(at, at) += inertia;
@@ -153,7 +97,7 @@ absl::StatusOr<NurbsShellCorrection> NurbsShellCorrection::Create(Queue& queue, 
         if (model.entries[model.control_entries[k]].value > model.entries[best].value) best = model.control_entries[k];
       }
       gauss_of.push_back(model.entries[best].gauss);
-      const RestFrame frame(model, model.gauss[model.entries[best].gauss]);
+      const NurbsGaussFrame frame(model, model.gauss[model.entries[best].gauss], rest_m);
       axes.push_back(ToFloat4(frame.a1));
       axes.push_back(ToFloat4(frame.normal));
     }

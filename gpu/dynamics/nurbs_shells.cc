@@ -421,14 +421,19 @@ absl::Status NurbsShells::FindForces(Queue& queue, const TissueBuffers& tissue, 
   return queue.Launch(find_forces_, {size_t{control_count()} * team_, team_}, Arg("left_n", left_n));
 }
 
-absl::Status NurbsShells::GoAlong(Queue& queue, bool has_share, const DeviceBuffer<Float4>& x) {
-  const BufferView<float> share = has_share ? BufferView<float>(correction_.share()) : BufferView<float>{};
+absl::Status NurbsShells::GoAlong(Queue& queue, const DeviceBuffer<uint32_t>& slot_part, const BufferView<float>& share,
+                                  const DeviceBuffer<Float4>& moves, const DeviceBuffer<Float4>& x) {
   PALPATE_RETURN_IF_ERROR(queue.Launch(go_along_, Controls(), Arg("count", control_count()), Arg("saved", saved_),
-                                       Arg("slot_part", correction_.slot_part()), Arg("share", share), Arg("moves", correction_.moves()),
-                                       Arg("states", states_), Arg("control", control_)));
+                                       Arg("slot_part", slot_part), Arg("share", share), Arg("moves", moves), Arg("states", states_),
+                                       Arg("control", control_)));
   return queue.Launch(follow_along_, Vertices(), Arg("count", static_cast<uint32_t>(slots_host_.size())), Arg("slots", slots_),
                       Arg("begins", begins_), Arg("controls", controls_), Arg("weights", weights_), Arg("kept", kept_),
-                      Arg("slot_part", correction_.slot_part()), Arg("share", share), Arg("moves", correction_.moves()), Arg("x", x));
+                      Arg("slot_part", slot_part), Arg("share", share), Arg("moves", moves), Arg("x", x));
+}
+
+absl::Status NurbsShells::GoAlong(Queue& queue, bool has_share, const DeviceBuffer<Float4>& x) {
+  return GoAlong(queue, correction_.slot_part(), has_share ? BufferView<float>(correction_.share()) : BufferView<float>{},
+                 correction_.moves(), x);
 }
 
 absl::Status NurbsShells::Correct(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads, const SurfaceContacts* surface,
@@ -446,11 +451,27 @@ absl::Status NurbsShells::Correct(Queue& queue, const TissueBuffers& tissue, Tis
   PALPATE_RETURN_IF_ERROR(correction_.Shorten(queue, left_, left_there_));
   PALPATE_RETURN_IF_ERROR(GoAlong(queue, /*has_share=*/true, tissue.x));
   if (surface == nullptr || surface->pairs().count() == 0) return absl::OkStatus();
-  // What planes hold back goes there one control point after the other.
-  PALPATE_RETURN_IF_ERROR(queue.Copy(saved_, control_, control_count()));
-  PALPATE_RETURN_IF_ERROR(Put(queue, kept_, tissue.x));
   const SurfacePairs& pairs = surface->pairs();
-  return MoveTowardsGoals(queue, surface->detected(), pairs.clear_m(), pairs.entry_begins(), pairs.planes(), tissue.x, tissue.touched);
+  return HoldBack(queue, surface->detected(), pairs.clear_m(), pairs.entry_begins(), pairs.planes(), tissue.x, tissue.touched);
+}
+
+absl::Status NurbsShells::Go(Queue& queue, const DeviceBuffer<uint32_t>& slot_part, const DeviceBuffer<Float4>& moves,
+                             const DeviceBuffer<Float4>& x) {
+  PALPATE_RETURN_IF_ERROR(queue.Copy(control_, saved_, control_count()));
+  PALPATE_RETURN_IF_ERROR(Keep(queue, x, kept_));
+  return GoAlong(queue, slot_part, BufferView<float>{}, moves, x);
+}
+
+absl::Status NurbsShells::Undo(Queue& queue, const DeviceBuffer<Float4>& x) {
+  PALPATE_RETURN_IF_ERROR(queue.Copy(saved_, control_, control_count()));
+  return Put(queue, kept_, x);
+}
+
+absl::Status NurbsShells::HoldBack(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m,
+                                   const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& planes,
+                                   const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
+  PALPATE_RETURN_IF_ERROR(Undo(queue, x));
+  return MoveTowardsGoals(queue, detected, clear_m, entry_begins, planes, x, touched);
 }
 
 absl::Status NurbsShells::Finish(Queue& queue, const DeviceBuffer<StepParams>& params) {

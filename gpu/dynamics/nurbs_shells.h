@@ -84,6 +84,24 @@ class NurbsShells final : public SurfaceFollower {
   using Relinearize = std::function<absl::Status(bool is_trial)>;
   absl::Status Correct(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads, const SurfaceContacts* surface,
                        const Relinearize& relinearize);
+  // For joints (NurbsJointFrames).
+  uint32_t SlotOf(uint32_t control) const {
+    return elastic_.control_slot[control];
+  }                                                                                  ///< of a control point, all shells one after the other
+  const DeviceBuffer<Float4>& control() const { return control_; }                   ///< [slot] m
+  const DeviceBuffer<ControlPointState>& control_states() const { return states_; }  ///< [slot]
+  const DeviceBuffer<uint32_t>& support_begins() const { return support_begins_; }   ///< [slot + 1] in support()
+  const DeviceBuffer<uint32_t>& support() const { return support_; }                 ///< places in slots()
+  const DeviceBuffer<uint32_t>& slots() const { return slots_; }                     ///< [vertex]
+  const DeviceBuffer<Float4>& kept() const { return kept_; }                         ///< [vertex] m, before Go
+  /// Control points go their moves [slot], and vertices with them; `slot_part` [slot]: 0, or 0xffffffff for those that stay.
+  absl::Status Go(Queue& queue, const DeviceBuffer<uint32_t>& slot_part, const DeviceBuffer<Float4>& moves, const DeviceBuffer<Float4>& x);
+  /// After Go: back to where they were.
+  absl::Status Undo(Queue& queue, const DeviceBuffer<Float4>& x);
+  /// After Go: as far as planes allow, one control point after the other.
+  absl::Status HoldBack(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m,
+                        const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& planes, const DeviceBuffer<Float4>& x,
+                        const DeviceBuffer<uint8_t>& touched);
   /// Forces [N] that are left at control points that are free, contacts being those of the newest positions: the sum of squares, and how
   /// many there are. Blocking; for tests of convergence.
   struct LeftForces {
@@ -129,6 +147,8 @@ class NurbsShells final : public SurfaceFollower {
   absl::Status FindForces(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads, const Relinearize& relinearize, bool is_trial,
                           const DeviceBuffer<Float4>& left_n);
   absl::Status GoAlong(Queue& queue, bool has_share, const DeviceBuffer<Float4>& x);
+  absl::Status GoAlong(Queue& queue, const DeviceBuffer<uint32_t>& slot_part, const BufferView<float>& share,
+                       const DeviceBuffer<Float4>& moves, const DeviceBuffer<Float4>& x);
   absl::Status MoveTowardsGoals(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m,
                                 const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
                                 const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);

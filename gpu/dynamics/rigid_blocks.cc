@@ -199,16 +199,24 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   return out;
 }
 
-absl::Status RigidBlocks::SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation,
-                                    std::span<const JointSetVertices> sets, std::span<const TissueJointMount> mounts) {
+absl::Status RigidBlocks::SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation, const JointEnds& ends) {
   const size_t before = queue.context()->allocated_bytes();
-  PALPATE_ASSIGN_OR_RETURN(const size_t coupled, JointFrames::CountCoupled(mounts));
+  PALPATE_ASSIGN_OR_RETURN(const size_t coupled, JointFrames::CountCoupled(ends.mounts));
   const RigidJoints::BodyCounts counts = {
-      .rigid = rigid_count_, .sets = sets.size(), .coupled = coupled, .mounts = mounts.size() - coupled};
-  PALPATE_ASSIGN_OR_RETURN(joints_, RigidJoints::Create(queue, joints, initial_, dissipation, counts));
+      .rigid = rigid_count_, .sets = ends.sets.size() + ends.shell_sets.size(), .coupled = coupled, .mounts = ends.mounts.size() - coupled};
+  std::unique_ptr<NurbsJointFrames> of_shells;
+  std::vector<JointCouplingBlock> couplings;
+  if (!ends.shell_sets.empty()) {
+    const auto first = static_cast<uint32_t>(rigid_count_ + ends.sets.size());
+    PALPATE_ASSIGN_OR_RETURN(of_shells,
+                             NurbsJointFrames::Create(queue, ends.shell_models, ends.shell_sets, *ends.shells, first, ends.dt_s));
+    couplings = of_shells->Couplings();
+  }
+  PALPATE_ASSIGN_OR_RETURN(joints_, RigidJoints::Create(queue, joints, initial_, dissipation, counts, couplings));
   if (initial_.size() > rigid_count_) {
-    PALPATE_ASSIGN_OR_RETURN(frames_, JointFrames::Create(queue, sets, mounts, rigid_count_));
-    PALPATE_RETURN_IF_ERROR(frames_->SetVertices(queue, sets, *joints_));
+    if (of_shells) PALPATE_RETURN_IF_ERROR(of_shells->SetJoints(queue, *joints_));
+    PALPATE_ASSIGN_OR_RETURN(frames_, JointFrames::Create(queue, ends.sets, ends.mounts, rigid_count_, std::move(of_shells)));
+    PALPATE_RETURN_IF_ERROR(frames_->SetVertices(queue, ends.sets, *joints_));
   }
   device_bytes_ += queue.context()->allocated_bytes() - before;
   for (uint32_t m = 0; m < joints_->plan().members.size(); ++m) initial_[joints_->plan().members[m]].joint_member = m + 1;
@@ -470,6 +478,8 @@ absl::Status RigidBlocks::GuessJointed(Queue& queue, const RigidSurroundings& sc
   if (!frames_) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(frames_->KeepEfforts(queue, *joints_, /*is_back=*/true));
   PALPATE_RETURN_IF_ERROR(frames_->Note(queue, scene));
+  // Loads act on shells at their vertices, so PushAgain finds these targets as they are here.
+  if (frames_->shells() != nullptr) PALPATE_RETURN_IF_ERROR(frames_->shells()->Note(queue));
   return frames_->Push(queue, scene, *joints_);
 }
 

@@ -85,9 +85,20 @@ class RigidBlocks final : public SurfaceFollower {
                                                              std::span<const Float4> rest_m, std::span<const RigidBlockState> frames = {},
                                                              bool has_momentum = false);
 
-  /// Joins bodies, once, before the first step; `sets` and `mounts` are the frames given to Create. Errors: those of RigidJoints::Create.
-  absl::Status SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation = RigidJoints::kDefaultDissipation,
-                         std::span<const JointSetVertices> sets = {}, std::span<const TissueJointMount> mounts = {});
+  /// What joints hold besides rigid bodies, in the order of the frames given to Create.
+  struct JointEnds {
+    std::span<const JointSetVertices> sets = {};
+    std::span<const TissueNurbsJointSet> shell_sets = {};
+    std::span<const TissueJointMount> mounts = {};
+    std::span<const TissueNurbsShell> shell_models = {};  ///< where there are shell_sets
+    NurbsShells* shells = nullptr;                        ///< likewise; a reference is kept
+    double dt_s = 0;                                      ///< likewise
+  };
+  /// Joins bodies, once, before the first step. Errors: those of RigidJoints::Create.
+  absl::Status SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation = RigidJoints::kDefaultDissipation) {
+    return SetJoints(queue, joints, dissipation, JointEnds{});
+  }
+  absl::Status SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation, const JointEnds& ends);
   /// After an edit of the layout: the same sets, of other vertices. Precondition: there are joints.
   absl::Status SetJointSets(Queue& queue, std::span<const JointSetVertices> sets) {
     return frames_ ? frames_->SetVertices(queue, sets, *joints_) : absl::OkStatus();
@@ -99,6 +110,8 @@ class RigidBlocks final : public SurfaceFollower {
     return joints_ ? joints_->ReadReports(queue, states_) : std::span<const JointReport>();
   }
 
+  /// Whether joints hold NURBS shells: then these come first, in Predict and in Sweep.
+  bool holds_shells() const { return frames_ && frames_->shells() != nullptr; }
   /// Null: joints hold rigid bodies and the world alone.
   JointFrames* frames() { return frames_.get(); }
 

@@ -115,9 +115,11 @@ absl::Status CheckJoint(const RigidJoint& joint, size_t index, const RigidJoints
 class Elimination {
  public:
   /// Unknowns: bodies, then joints.
-  Elimination(std::vector<uint32_t> bodies, std::vector<uint32_t> joints, std::span<const RigidJoint> all)
+  Elimination(std::vector<uint32_t> bodies, std::vector<uint32_t> joints, std::span<const RigidJoint> all, std::vector<uint32_t> couplings,
+              std::span<const JointCouplingBlock> all_couplings)
       : bodies_(std::move(bodies)),
         joints_(std::move(joints)),
+        couplings_(std::move(couplings)),
         neighbours_(bodies_.size() + joints_.size()),
         may_go_(neighbours_.size(), false),
         place_(neighbours_.size(), 0) {
@@ -128,10 +130,15 @@ class Elimination {
         Connect(BodyUnknown(body), static_cast<uint32_t>(bodies_.size() + j));
       }
     }
+    for (const uint32_t c : couplings_) {
+      const JointCouplingBlock& coupling = all_couplings[c];
+      if (coupling.body != coupling.other) Connect(BodyUnknown(coupling.body), BodyUnknown(coupling.other));
+    }
   }
 
   /// Appends the group to the plan, whose blocks of joints are then known.
-  void AppendTo(std::span<const uint32_t> member_of, std::span<const RigidJoint> all, JointPlan* plan) {
+  void AppendTo(std::span<const uint32_t> member_of, std::span<const RigidJoint> all, std::span<const JointCouplingBlock> all_couplings,
+                JointPlan* plan) {
     const auto node_begin = static_cast<uint32_t>(plan->nodes.size());
     const uint32_t block_begin = plan->block_count;
     next_block_ = block_begin;
@@ -173,6 +180,12 @@ class Elimination {
       plan->places[joints_[j]] = PlaceOf(static_cast<uint32_t>(bodies_.size() + j), all[joints_[j]], member_of);
     }
     group.joint_end = static_cast<uint32_t>(plan->joint_order.size());
+    group.coupling_begin = static_cast<uint32_t>(plan->couplings.size());
+    for (const uint32_t c : couplings_) {
+      plan->couplings.push_back(PlaceOf(all_couplings[c]));
+      plan->coupling_order.push_back(c);
+    }
+    group.coupling_end = static_cast<uint32_t>(plan->couplings.size());
     plan->groups.push_back(group);
   }
 
@@ -229,7 +242,18 @@ class Elimination {
     return place;
   }
 
+  JointCoupling PlaceOf(const JointCouplingBlock& coupling) const {
+    const uint32_t body = BodyUnknown(coupling.body), other = BodyUnknown(coupling.other);
+    JointCoupling out{};
+    out.node = place_[body];
+    out.other_node = place_[other];
+    if (body != other) out.block = BlockOf(body, other);
+    out.is_transposed = out.other_node > out.node ? 1 : 0;
+    return out;
+  }
+
   std::vector<uint32_t> bodies_, joints_;  // ascending
+  std::vector<uint32_t> couplings_;
   std::vector<std::set<uint32_t>> neighbours_;
   std::vector<bool> may_go_;
   std::vector<uint32_t> place_;
@@ -240,7 +264,7 @@ class Elimination {
 
 }  // namespace
 
-JointPlan JointPlan::Of(std::span<const RigidJoint> joints, size_t body_count) {
+JointPlan JointPlan::Of(std::span<const RigidJoint> joints, size_t body_count, std::span<const JointCouplingBlock> couplings) {
   JointPlan plan;
   plan.places.resize(joints.size());
   std::vector<uint32_t> root(body_count);
@@ -249,28 +273,36 @@ JointPlan JointPlan::Of(std::span<const RigidJoint> joints, size_t body_count) {
     while (root[body] != body) body = root[body] = root[root[body]];
     return body;
   };
+  const auto unite = [&](uint32_t one, uint32_t other) {
+    const uint32_t a = find(one);
+    const uint32_t b = find(other);
+    root[std::max(a, b)] = std::min(a, b);
+  };
   std::vector<uint32_t> member_of(body_count, PALPATE_JOINT_WORLD);
   for (const RigidJoint& joint : joints) {
     for (const uint32_t body : {joint.body_a, joint.body_b}) {
       if (body < body_count) member_of[body] = 0;
     }
-    if (joint.body_a >= body_count || joint.body_b >= body_count) continue;
-    const uint32_t a = find(joint.body_a);
-    const uint32_t b = find(joint.body_b);
-    root[std::max(a, b)] = std::min(a, b);
+    if (joint.body_a < body_count && joint.body_b < body_count) unite(joint.body_a, joint.body_b);
   }
-  std::map<uint32_t, std::pair<std::vector<uint32_t>, std::vector<uint32_t>>> groups;  // bodies, joints, of each root
+  for (const JointCouplingBlock& coupling : couplings) unite(coupling.body, coupling.other);
+  struct Group {
+    std::vector<uint32_t> bodies, joints, couplings;
+  };
+  std::map<uint32_t, Group> groups;  // of each root
   for (uint32_t body = 0; body < body_count; ++body) {
     if (member_of[body] == PALPATE_JOINT_WORLD) continue;
     member_of[body] = static_cast<uint32_t>(plan.members.size());
     plan.members.push_back(body);
-    groups[find(body)].first.push_back(body);
+    groups[find(body)].bodies.push_back(body);
   }
   for (uint32_t j = 0; j < joints.size(); ++j) {
-    groups[find(joints[j].body_a >= body_count ? joints[j].body_b : joints[j].body_a)].second.push_back(j);
+    groups[find(joints[j].body_a >= body_count ? joints[j].body_b : joints[j].body_a)].joints.push_back(j);
   }
+  for (uint32_t c = 0; c < couplings.size(); ++c) groups[find(couplings[c].body)].couplings.push_back(c);
   for (auto& [first, group] : groups) {
-    Elimination(std::move(group.first), std::move(group.second), joints).AppendTo(member_of, joints, &plan);
+    Elimination(std::move(group.bodies), std::move(group.joints), joints, std::move(group.couplings), couplings)
+        .AppendTo(member_of, joints, couplings, &plan);
   }
   return plan;
 }
@@ -291,7 +323,7 @@ absl::Status RigidJoints::CheckRow(const RigidJointRow& row) {
 
 absl::StatusOr<std::unique_ptr<RigidJoints>> RigidJoints::Create(Queue& queue, std::span<const RigidJoint> joints,
                                                                  std::span<const RigidBlockState> states, double dissipation,
-                                                                 const BodyCounts& counts) {
+                                                                 const BodyCounts& counts, std::span<const JointCouplingBlock> couplings) {
   if (joints.empty()) return absl::InvalidArgumentError("joints: none given");
   if (!(dissipation >= 0 && dissipation <= 1)) {
     return absl::InvalidArgumentError(absl::StrCat("joints: dissipation ", dissipation, " is outside [0, 1]"));
@@ -301,7 +333,7 @@ absl::StatusOr<std::unique_ptr<RigidJoints>> RigidJoints::Create(Queue& queue, s
   }
   for (size_t j = 0; j < joints.size(); ++j) PALPATE_RETURN_IF_ERROR(CheckJoint(joints[j], j, counts));
   std::unique_ptr<RigidJoints> out(new RigidJoints);
-  out->plan_ = JointPlan::Of(joints, counts.rigid + counts.sets + counts.coupled);
+  out->plan_ = JointPlan::Of(joints, counts.rigid + counts.sets + counts.coupled, couplings);
   const auto is_set = [&](uint32_t body) { return body >= counts.rigid && body < counts.rigid + counts.sets; };
   for (size_t j = 0; j < joints.size(); ++j) {
     out->plan_.places[j].is_set = (is_set(joints[j].body_a) ? 1 : 0) | (is_set(joints[j].body_b) ? 2 : 0);
@@ -332,7 +364,7 @@ absl::StatusOr<std::unique_ptr<RigidJoints>> RigidJoints::Create(Queue& queue, s
                        .before = static_cast<float>(0.5 - rate + end),
                        .rate = static_cast<float>(rate)};
   out->group_ = queue.context()->device().is_cpu ? 1 : 32;
-  PALPATE_RETURN_IF_ERROR(out->MakeBuffers(queue));
+  PALPATE_RETURN_IF_ERROR(out->MakeBuffers(queue, couplings));
   PALPATE_RETURN_IF_ERROR(out->MakeKernels(queue));
   return out;
 }
@@ -360,7 +392,7 @@ std::vector<Eigen::Matrix<double, 6, 1>> RigidJoints::WorldRows(uint32_t body, c
   return out;
 }
 
-absl::Status RigidJoints::MakeBuffers(Queue& queue) {
+absl::Status RigidJoints::MakeBuffers(Queue& queue, std::span<const JointCouplingBlock> couplings) {
   const std::shared_ptr<Context>& context = queue.context();
   const size_t before = context->allocated_bytes();
   PALPATE_ASSIGN_OR_RETURN(scheme_, CreateBufferFrom(queue, std::span<const JointScheme>(&scheme_host_, 1), "joint scheme"));
@@ -380,10 +412,27 @@ absl::Status RigidJoints::MakeBuffers(Queue& queue) {
   PALPATE_ASSIGN_OR_RETURN(unknowns_, DeviceBuffer<double>::Create(context, plan_.nodes.size() * kRows, "joint unknowns"));
   PALPATE_ASSIGN_OR_RETURN(systems_, DeviceBuffer<JointBodySystem>::Create(context, plan_.members.size(), "jointed bodies"));
   PALPATE_ASSIGN_OR_RETURN(reports_, DeviceBuffer<JointReport>::Create(context, count(), "joint reports"));
+  PALPATE_ASSIGN_OR_RETURN(couplings_, CreateBufferFrom(queue, std::span<const JointCoupling>(plan_.couplings), "joint couplings"));
+  PALPATE_ASSIGN_OR_RETURN(coupling_h_,
+                           DeviceBuffer<double>::Create(context, plan_.couplings.size() * kBlockReals, "joint coupling blocks"));
   device_bytes_ = context->allocated_bytes() - before;
+  PALPATE_RETURN_IF_ERROR(SetCouplings(queue, couplings));
   PALPATE_RETURN_IF_ERROR(queue.Zero(row_states_));
   PALPATE_RETURN_IF_ERROR(queue.Zero(systems_));
   return queue.Zero(reals_);
+}
+
+absl::Status RigidJoints::SetCouplings(Queue& queue, std::span<const JointCouplingBlock> couplings) {
+  if (couplings.size() != plan_.couplings.size()) return absl::InvalidArgumentError("joints: another number of couplings");
+  if (couplings.empty()) return absl::OkStatus();
+  std::vector<double> h;
+  h.reserve(kBlockReals * couplings.size());
+  for (const uint32_t c : plan_.coupling_order) {
+    for (Eigen::Index r = 0; r < 6; ++r) {
+      for (Eigen::Index k = 0; k < 6; ++k) h.push_back(couplings[c].h(r, k));
+    }
+  }
+  return queue.Write(coupling_h_, std::span<const double>(h));
 }
 
 absl::Status RigidJoints::MakeKernels(Queue& queue) {
@@ -441,7 +490,7 @@ absl::Status RigidJoints::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described, or lives for one step.
   [[maybe_unused]] auto& [plan, initial, data, initial_rows, rows, scheme_host, has_history, must_write, reports_host, group, device_bytes,
                           begin, make_rows, solve, report, share, least, scheme, joints, places, groups, nodes, below, targets, joint_order,
-                          members, row_states, reals, diagonals, blocks, lower, unknowns, systems, reports] = *this;
+                          members, row_states, reals, diagonals, blocks, lower, unknowns, couplings, coupling_h, systems, reports] = *this;
   std::vector<double> values(reals.count());
   std::vector<uint32_t> row_state_values(row_states.count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(reals, std::span<double>(values)));
@@ -488,9 +537,9 @@ absl::Status RigidJoints::Solve(Queue& queue, const DeviceBuffer<StepParams>& pa
   const auto group_count = static_cast<uint32_t>(plan_.groups.size());
   return queue.Launch(solve_, {group_count, group_}, Arg("count", group_count), Arg("scheme", scheme_), Arg("groups", groups_),
                       Arg("nodes", nodes_), Arg("below", below_), Arg("targets", targets_), Arg("joint_order", joint_order_),
-                      Arg("joints", joints_), Arg("places", places_), Arg("reals", reals_), Arg("states", row_states_),
-                      Arg("diagonals", diagonals_), Arg("blocks", blocks_), Arg("lower", lower_), Arg("unknowns", unknowns_),
-                      Arg("systems", systems_));
+                      Arg("couplings", couplings_), Arg("coupling_h", coupling_h_), Arg("joints", joints_), Arg("places", places_),
+                      Arg("reals", reals_), Arg("states", row_states_), Arg("diagonals", diagonals_), Arg("blocks", blocks_),
+                      Arg("lower", lower_), Arg("unknowns", unknowns_), Arg("systems", systems_));
 }
 
 absl::Status RigidJoints::ShareOfGroups(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<float>& shares) {

@@ -254,13 +254,15 @@ __kernel void joint_rows(uint count, constant JointScheme* scheme, const __globa
       /* A limit pushes, it does not pull; and a motor that leads away from it is not stopped by it. */
       const int leaves_lower = row->drive == PALPATE_ROW_MOTOR && row->speed > 0.0f;
       const int leaves_upper = row->drive == PALPATE_ROW_MOTOR && row->speed < 0.0f;
+      /* Limits may be taken away while the row is at one. */
+      const int has_lower = isfinite(row->lower), has_upper = isfinite(row->upper);
       const int at_lower = state == ROW_AT_LOWER ? effort < 0.0 || q < (double)row->lower - LIMIT_SLACK : q < (double)row->lower;
       const int at_upper = state == ROW_AT_UPPER ? effort > 0.0 || q > (double)row->upper + LIMIT_SLACK : q > (double)row->upper;
-      if ((at_lower && !leaves_lower) || (at_upper && !leaves_upper)) {
+      if ((has_lower && at_lower && !leaves_lower) || (has_upper && at_upper && !leaves_upper)) {
         /* What the drive does meanwhile is given. */
         double given = drive.given;
         if (drive.state == ROW_IS_SOLVED) given = drive.compliance > 0.0 ? (q - drive.target) / drive.compliance : 0.0;
-        drive.state = at_lower && !leaves_lower ? ROW_AT_LOWER : ROW_AT_UPPER;
+        drive.state = has_lower && at_lower && !leaves_lower ? ROW_AT_LOWER : ROW_AT_UPPER;
         drive.target = (double)(drive.state == ROW_AT_LOWER ? row->lower : row->upper);
         drive.compliance = 0.0;
         drive.given = given;
@@ -334,6 +336,20 @@ static inline void place_bodies(JointGroup group, const __global JointNode* node
     for (uint r = 0; r < 6; ++r) {
       for (uint c = 0; c < 6; ++c) h[6 * r + c] = (double)system->h[r >= c ? r * (r + 1) / 2 + c : c * (c + 1) / 2 + r];
       unknowns[6 * (size_t)n + (size_t)r] = (double)system->f[r];
+    }
+  }
+}
+
+/* Adds what couples bodies. */
+static inline void place_couplings(JointGroup group, const __global JointCoupling* couplings, const __global double* coupling_h,
+                                   __global double* diagonals, __global double* blocks) {
+  for (uint k = group.coupling_begin; k < group.coupling_end; ++k) {
+    const JointCoupling coupling = couplings[k];
+    const __global double* h = coupling_h + 36 * (size_t)k;
+    const int is_one = coupling.node == coupling.other_node;
+    __global double* to = is_one ? diagonals + 36 * (size_t)coupling.node : blocks + 36 * (size_t)coupling.block;
+    for (uint r = 0; r < 6; ++r) {
+      for (uint c = 0; c < 6; ++c) to[coupling.is_transposed ? 6 * c + r : 6 * r + c] += h[6 * r + c];
     }
   }
 }
@@ -416,8 +432,9 @@ static inline void place_joint(uint j, const __global JointData* joints, const _
    of its bodies, so it is negative). Moves go to `systems`, efforts to the joints. Work-item: group. */
 __kernel void joint_solve(uint count, constant JointScheme* scheme, const __global JointGroup* groups, const __global JointNode* nodes,
                           const __global UInt2* below, const __global uint* targets, const __global uint* joint_order,
-                          const __global JointData* joints, const __global JointPlace* places, __global double* reals,
-                          const __global uint* states, __global double* diagonals, __global double* blocks, __global double* lower,
+                          const __global JointCoupling* couplings, const __global double* coupling_h, const __global JointData* joints,
+                          const __global JointPlace* places, __global double* reals, const __global uint* states,
+                          __global double* diagonals, __global double* blocks, __global double* lower,
                           __global double* unknowns, __global JointBodySystem* systems) {
   const uint g = (uint)get_global_id(0);
   if (g >= count) return;
@@ -425,6 +442,7 @@ __kernel void joint_solve(uint count, constant JointScheme* scheme, const __glob
   const JointGroup group = groups[g];
   for (size_t k = 36 * (size_t)group.block_begin; k < 36 * (size_t)group.block_end; ++k) blocks[k] = 0.0;
   place_bodies(group, nodes, systems, diagonals, unknowns);
+  place_couplings(group, couplings, coupling_h, diagonals, blocks);
   for (uint k = group.joint_begin; k < group.joint_end; ++k) {
     place_joint(joint_order[k], joints, places, &weights, reals, states, diagonals, blocks, unknowns);
   }

@@ -19,6 +19,12 @@
 
 namespace palpate::gpu {
 
+/// What resists the motion of a pair of bodies together, beside their joints: the same block for both orders of the two.
+struct JointCouplingBlock {
+  uint32_t body = 0, other = 0;   ///< of the bodies with joints; may be the same
+  Eigen::Matrix<double, 6, 6> h;  ///< [N/m], [N m] in W; rows: motion of `body`, columns: of `other`
+};
+
 /// Bodies that joints connect, in the order in which they and the joints are eliminated: see JointNode. Public for tests.
 struct JointPlan {
   std::vector<uint32_t> members;  ///< bodies that have joints, ascending
@@ -26,13 +32,15 @@ struct JointPlan {
   std::vector<JointNode> nodes;
   std::vector<UInt2> below;  ///< node, block
   std::vector<uint32_t> targets;
-  std::vector<uint32_t> joint_order;  ///< group by group
-  std::vector<JointPlace> places;     ///< of each joint
+  std::vector<uint32_t> joint_order;     ///< group by group
+  std::vector<JointPlace> places;        ///< of each joint
+  std::vector<JointCoupling> couplings;  ///< group by group
+  std::vector<uint32_t> coupling_order;  ///< of each of these, its place among those given
   uint32_t block_count = 0;
 
   /// Bodies from `body_count` on move by themselves: to the plan they are the world. Precondition: no joint has that at both ends, or one
   /// body twice.
-  static JointPlan Of(std::span<const RigidJoint> joints, size_t body_count);
+  static JointPlan Of(std::span<const RigidJoint> joints, size_t body_count, std::span<const JointCouplingBlock> couplings = {});
 };
 
 /// Joints between rigid bodies, inside the sweeps of RigidBlocks. In each sweep all bodies and joints of a connected group are solved as
@@ -56,11 +64,11 @@ class RigidJoints {
   };
   static constexpr double kDefaultDissipation = 0.02;
 
-  /// `states`: of the bodies at the start, rigid ones first, then those of JointFrames. Errors: InvalidArgument naming the joint;
-  /// Unimplemented (a device without double precision).
+  /// `states`: of the bodies at the start, rigid ones first, then those of JointFrames. Of bodies with `couplings` these are their blocks,
+  /// and add to those of systems(). Errors: InvalidArgument naming the joint; Unimplemented (a device without double precision).
   static absl::StatusOr<std::unique_ptr<RigidJoints>> Create(Queue& queue, std::span<const RigidJoint> joints,
                                                              std::span<const RigidBlockState> states, double dissipation,
-                                                             const BodyCounts& counts);
+                                                             const BodyCounts& counts, std::span<const JointCouplingBlock> couplings = {});
 
   uint32_t count() const { return static_cast<uint32_t>(data_.size()); }
   const JointPlan& plan() const { return plan_; }
@@ -75,6 +83,8 @@ class RigidJoints {
   /// From the next step on. Errors: InvalidArgument (no such joint; a row, by number and field).
   absl::Status SetRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows);
   const std::array<RigidJointRow, 6>& rows(uint32_t joint) const { return rows_[joint]; }
+  /// New blocks of the same couplings, from the next solve on.
+  absl::Status SetCouplings(Queue& queue, std::span<const JointCouplingBlock> couplings);
   /// Rows as at Create, and no history.
   absl::Status Reset(Queue& queue);
   /// The next step has no step before it.
@@ -106,7 +116,7 @@ class RigidJoints {
 
  private:
   RigidJoints() = default;
-  absl::Status MakeBuffers(Queue& queue);
+  absl::Status MakeBuffers(Queue& queue, std::span<const JointCouplingBlock> couplings);
   absl::Status MakeKernels(Queue& queue);
   absl::Status WriteData(Queue& queue);
 
@@ -128,6 +138,8 @@ class RigidJoints {
   DeviceBuffer<UInt2> below_;
   DeviceBuffer<uint32_t> targets_, joint_order_, members_, row_states_;
   DeviceBuffer<double> reals_, diagonals_, blocks_, lower_, unknowns_;
+  DeviceBuffer<JointCoupling> couplings_;
+  DeviceBuffer<double> coupling_h_;  // [coupling][36]
   DeviceBuffer<JointBodySystem> systems_;
   DeviceBuffer<JointReport> reports_;
 };

@@ -701,7 +701,9 @@ std::vector<uint32_t> BodiesApart(const TissueModel& model) {
   const auto body_of = [&](uint32_t end) -> std::optional<uint32_t> {
     if (end < model.rigid.size()) return model.rigid[end].body;
     const size_t set = end - model.rigid.size();
-    return set < model.joint_sets.size() ? std::optional(model.joint_sets[set].body) : std::nullopt;
+    if (set < model.joint_sets.size()) return model.joint_sets[set].body;
+    const size_t of_shell = set - model.joint_sets.size();
+    return of_shell < model.nurbs_joint_sets.size() ? std::optional(model.nurbs_joint_sets[of_shell].body) : std::nullopt;
   };
   for (const RigidJoint& joint : model.joints) {
     const std::optional<uint32_t> a = body_of(joint.body_a), b = body_of(joint.body_b);

@@ -226,6 +226,18 @@ struct TissueNurbsShell {
   std::array<double, 3> velocity_m_per_s{};
 };
 
+/// Free control points of a NURBS shell that joints hold by a frame: RigidJoint names it after TissueModel::joint_sets.
+struct TissueNurbsJointSet {
+  struct Part {
+    uint32_t control = 0;  ///< of the shell's model
+    double place = 0;      ///< weight in the frame's origin, at least 0; they add up to 1. At a patch point: the basis function
+    double turning = 0;    ///< likewise in its rotation
+  };
+  uint32_t body = 0;        ///< as TissueModel::triangle_body has it; for RigidJoint::ignores_contact
+  uint32_t shell = 0;       ///< of TissueModel::nurbs_shells
+  std::vector<Part> parts;  ///< control points ascending; those that turn it do not lie on a line
+};
+
 /// What a TissueSolver simulates: every body of a scene in one mesh. Metres, world frame, caller's vertex order.
 struct TissueModel {
   std::vector<std::array<double, 3>> rest_m;  ///< [vertex_count]
@@ -255,11 +267,12 @@ struct TissueModel {
   /// [triangle_count] or empty: bit k: load k acts on the triangle, whatever its vertices.
   std::vector<uint32_t> triangle_loads;
   std::vector<TissueRigidBody> rigid;
-  std::vector<RigidJoint> joints;              ///< of bodies: those in `rigid`, then joint_sets, then mounts; the same after edits
-  std::vector<TissueJointSet> joint_sets;      ///< as many after edits
-  std::vector<TissueJointMount> joint_mounts;  ///< the same after edits
-  std::vector<TissueNurbsShell> nurbs_shells;  ///< the same after edits
-  std::vector<TissueShape> shapes;             ///< of shape-matched tets; those of one share no vertex with other tets
+  std::vector<RigidJoint> joints;                     ///< of `rigid`, joint_sets, nurbs_joint_sets, mounts; the same after edits
+  std::vector<TissueJointSet> joint_sets;             ///< as many after edits
+  std::vector<TissueJointMount> joint_mounts;         ///< the same after edits
+  std::vector<TissueNurbsShell> nurbs_shells;         ///< the same after edits
+  std::vector<TissueNurbsJointSet> nurbs_joint_sets;  ///< likewise
+  std::vector<TissueShape> shapes;                    ///< of shape-matched tets; those of one share no vertex with other tets
   /// [vertex_count] or empty: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut. Vertices of one
   /// such body share a rest shape, however many pieces it is in; see make_pairs in surface_contact.cl. Empty: from the bodies, no cuts.
   std::vector<uint32_t> vertex_origin;
@@ -270,7 +283,7 @@ struct TissueModel {
   void VisitState(Archive& archive) {
     [[maybe_unused]] auto& [rest, of_tets, of_shells, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags,
                             driven_regions, given, all_loads, loads_of_triangles, rigid_bodies, all_joints, all_joint_sets, mounts,
-                            of_nurbs_shells, all_shapes, origins, at_rest] = *this;
+                            of_nurbs_shells, of_nurbs_joint_sets, all_shapes, origins, at_rest] = *this;
     archive(rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags, driven_regions, given, all_loads,
             loads_of_triangles, rigid_bodies, all_joints, all_joint_sets, mounts, all_shapes, origins, at_rest);
   }

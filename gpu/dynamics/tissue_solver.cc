@@ -130,12 +130,14 @@ absl::StatusOr<std::optional<SweptSurfaces>> TissueSolver::Impl::Predict() {
   PALPATE_RETURN_IF_ERROR(air_.Apply(*queue_, tissue_, Surroundings(), rigid_.get()));
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(loads_.Begin(*queue_, tissue_, static_cast<double>(steps_) * options_.dt_s));
   if (driven_.count() > 0) PALPATE_RETURN_IF_ERROR(driven_.Begin(*queue_, tissue_, static_cast<double>(steps_ + 1) * options_.dt_s));
-  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), tissue_.x, tissue_.touched));
+  const bool holds_shells = rigid_ && rigid_->holds_shells();
+  if (rigid_ && !holds_shells) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), tissue_.x, tissue_.touched));
   if (nurbs_) {
     const double end_s = static_cast<double>(steps_ + 1) * options_.dt_s;
     PALPATE_RETURN_IF_ERROR(nurbs_->Predict(*queue_, tissue_.params, tissue_.x, end_s));
     PALPATE_RETURN_IF_ERROR(nurbs_->PushByAir(*queue_, tissue_, air_));
   }
+  if (holds_shells) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), tissue_.x, tissue_.touched));
   if (!surface_) return std::nullopt;
   PALPATE_RETURN_IF_ERROR(surface_->LiftGuess(*queue_, tools_.planes_host(), tools_.planes(), tissue_.x_start, tissue_.x));
   return surface_->Begin(*queue_, tissue_.x_start, tissue_.x, tissue_.touched);
@@ -249,7 +251,7 @@ absl::Status TissueSolver::Impl::SettleRigid(std::optional<SweptSurfaces>& swept
   for (uint32_t k = 0; k < kSettlingSweeps; ++k) {
     PALPATE_RETURN_IF_ERROR(BeforeSweep(swept));
     RigidSurroundings scene = Surroundings();
-    scene.moves_only_rigid = true;
+    scene.moves_only_rigid = !rigid_->holds_shells();
     PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, scene, tissue_.x, tissue_.touched));
   }
   return absl::OkStatus();
@@ -286,8 +288,10 @@ absl::Status TissueSolver::Impl::Sweep(std::optional<SweptSurfaces>& swept, uint
     } else {
       PALPATE_RETURN_IF_ERROR(sweeps_.Sweep(*queue_, tissue_));
     }
+    const bool holds_shells = rigid_ && rigid_->holds_shells();
+    if (holds_shells) PALPATE_RETURN_IF_ERROR(nurbs_->Sweep(*queue_, tissue_, loads_));
     if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, Surroundings(), tissue_.x, tissue_.touched));
-    if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->Sweep(*queue_, tissue_, loads_));
+    if (nurbs_ && !holds_shells) PALPATE_RETURN_IF_ERROR(nurbs_->Sweep(*queue_, tissue_, loads_));
     PALPATE_RETURN_IF_ERROR(tools_.Solve(*queue_));
     PALPATE_RETURN_IF_ERROR(anchors_.SolveClips(*queue_, tissue_, tools_.colliders()));
     PALPATE_RETURN_IF_ERROR(sweeps_.Accelerate(*queue_));

@@ -65,7 +65,7 @@ StepParams MakeParams(const TissueModel& model, const TissueOptions& options, co
 }
 
 absl::Status CheckJointSets(const TissueModel& model) {
-  if (model.joints.empty() && (!model.joint_sets.empty() || !model.joint_mounts.empty())) {
+  if (model.joints.empty() && !(model.joint_sets.empty() && model.nurbs_joint_sets.empty() && model.joint_mounts.empty())) {
     return absl::InvalidArgumentError("joint_sets: there are no joints");
   }
   std::vector<bool> is_held(model.rest_m.size(), false);
@@ -126,8 +126,11 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   }
   if (surface_ || barrier_) PALPATE_RETURN_IF_ERROR(gate_.Init(*queue_, old == nullptr ? nullptr : &old->gate_));
   PALPATE_RETURN_IF_ERROR(CheckJointSets(model));
-  if (!model.rigid.empty() || !model.joints.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
+  PALPATE_RETURN_IF_ERROR(CheckNurbsJointSets(model.nurbs_shells, model.nurbs_joint_sets));
   if (!model.nurbs_shells.empty()) PALPATE_RETURN_IF_ERROR(MakeNurbs(model));
+  if (!model.rigid.empty() || !model.joints.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
+  if (rigid_) followers_.Add(rigid_.get());
+  if (nurbs_) followers_.Add(nurbs_.get());
   if (surface_ && !followers_.empty()) surface_->SetFollower(&followers_);
   PALPATE_RETURN_IF_ERROR(SetRestitution(model));
   PALPATE_RETURN_IF_ERROR(air_.SetSurface(*queue_, model, layout_));
@@ -209,18 +212,23 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
                       .angular_damping_per_s = rigid.angular_damping_per_s});
   }
   const std::vector<JointSetVertices> sets = JointSetsOf(model, layout_, options_.dt_s);
-  PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, model.joint_mounts),
-                                                       /*has_momentum=*/options_.acceleration > 0));
-  if (!model.joints.empty()) {
-    PALPATE_RETURN_IF_ERROR(rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation, sets, model.joint_mounts));
-  }
-  followers_.Add(rigid_.get());
-  return absl::OkStatus();
+  std::vector<std::array<double, 3>> origins_m;
+  for (const TissueNurbsJointSet& set : model.nurbs_joint_sets) origins_m.push_back(NurbsJointOrigin(model.nurbs_shells, set));
+  PALPATE_ASSIGN_OR_RETURN(rigid_,
+                           RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, origins_m, model.joint_mounts),
+                                               /*has_momentum=*/options_.acceleration > 0));
+  if (model.joints.empty()) return absl::OkStatus();
+  return rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation,
+                           {.sets = sets,
+                            .shell_sets = model.nurbs_joint_sets,
+                            .mounts = model.joint_mounts,
+                            .shell_models = model.nurbs_shells,
+                            .shells = nurbs_.get(),
+                            .dt_s = options_.dt_s});
 }
 
 absl::Status TissueSolver::Impl::MakeNurbs(const TissueModel& model) {
   PALPATE_ASSIGN_OR_RETURN(nurbs_, NurbsShells::Create(*queue_, model.nurbs_shells, layout_, options_.dt_s, FallenFromRest()));
-  followers_.Add(nurbs_.get());
   return absl::OkStatus();
 }
 

@@ -8,6 +8,8 @@ PALPATE_SHARED_BEGIN
 
 #define PALPATE_JOINT_WORLD 0xffffffffu /* in the place of a body: the world holds this end */
 
+#define PALPATE_JOINT_FIT_REALS 16 /* doubles of the frame of a set: see joint_fit.clh */
+
 /* Coordinates of a joint. Along: three axes of frame A, or the distance of the two points (then row 0 alone). About: none; the twist about
    z of A, with z of B along it (rows 3 and 4 hold it there, row 5 is the twist [rad]); or the rotation vector from A to B in axes of A. */
 #define PALPATE_JOINT_AXES 0u
@@ -59,7 +61,7 @@ typedef struct JointPlace {
   UInt block_a; /* joint and body A */
   UInt block_b;
   UInt is_transposed; /* bit 0, 1: block_a, block_b has the body's rows */
-  UInt is_set;        /* bit 0, 1: A, B is a JointSet */
+  UInt is_set;        /* bit 0, 1: A, B is a JointSet or a NurbsJointSet */
 } JointPlace;
 PALPATE_SHARED_SIZE(JointPlace, 36);
 
@@ -83,8 +85,19 @@ typedef struct JointGroup {
   UInt block_end;
   UInt joint_begin; /* joints, in `joint_order` */
   UInt joint_end;
+  UInt coupling_begin;
+  UInt coupling_end;
 } JointGroup;
-PALPATE_SHARED_SIZE(JointGroup, 24);
+PALPATE_SHARED_SIZE(JointGroup, 32);
+
+/* Where what couples two bodies besides their joints, or a body with itself, is in the system of its group. */
+typedef struct JointCoupling {
+  UInt node; /* of the body of the rows */
+  UInt other_node;
+  UInt block;         /* not read where the two are one */
+  UInt is_transposed; /* the block has the rows of the other */
+} JointCoupling;
+PALPATE_SHARED_SIZE(JointCoupling, 16);
 
 /* How a step weighs what is at its end, at its start and at the start of the one before: Newmark's weights, as of positions at three times.
    A rate is (rate q_end + (1 - 2 rate) q_start - (1 - rate) q_before) / dt. */
@@ -118,6 +131,29 @@ typedef struct JointSet {
   UInt unused0;
 } JointSet;
 PALPATE_SHARED_SIZE(JointSet, 128);
+
+/* Control points of a NURBS shell that carry a frame: a mean of them is its origin, and it turns as fits them best. */
+typedef struct NurbsJointSet {
+  UInt begin; /* in the lists of parts */
+  UInt end;
+  UInt body;        /* its state among those of rigid bodies */
+  UInt member;      /* its place among the bodies with joints */
+  UInt joint_begin; /* in the list of ends: 2 joint, plus 1 if the set is B */
+  UInt joint_end;
+  UInt stiffness_begin; /* in the list of what couples it with sets of its shell, itself too */
+  UInt stiffness_end;
+} NurbsJointSet;
+PALPATE_SHARED_SIZE(NurbsJointSet, 32);
+
+/* A control point of such a set. */
+typedef struct NurbsJointPart {
+  Float4 arm;   /* xyz [m] at rest from the mean of the control points by `turning`; w = `turning`: its weight in the rotation */
+  UInt control; /* slot */
+  float place;  /* its weight in the origin */
+  UInt set;
+  UInt unused0;
+} NurbsJointPart;
+PALPATE_SHARED_SIZE(NurbsJointPart, 32);
 
 /* A pose that carries joints from outside: where it is at the end of a step; or what draws a body of a mass there, by its coupling. */
 typedef struct JointMount {

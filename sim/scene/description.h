@@ -270,6 +270,15 @@ struct JointDriveDescription {
   friend bool operator==(const JointDriveDescription&, const JointDriveDescription&) = default;
 };
 
+/// A control point of a NURBS shell that a joint holds, with its weights in the origin and in the rotation of the frame that is held; see
+/// gpu::TissueNurbsJointSet.
+struct JointControlPoint {
+  uint32_t control = 0;
+  double place = 0;
+  double turning = 0;
+  friend bool operator==(const JointControlPoint&, const JointControlPoint&) = default;
+};
+
 struct JointDescription {
   static constexpr uint32_t kWorld = 0xffffffffU;
   static constexpr uint32_t kNoTool = 0xffffffffU;
@@ -287,7 +296,8 @@ struct JointDescription {
   bool ignores_contact = false;  ///< the two bodies pass through each other; neither is the world
   /// Of a deformable body: vertices of its mesh that move with the joint, ascending, unique. Empty: the body is rigid, or the world.
   std::vector<uint32_t> vertices_a, vertices_b;
-  uint32_t tool_a = kNoTool, tool_b = kNoTool;  ///< places in tools, in the place of a body, which is kWorld then; not both
+  std::vector<JointControlPoint> control_a, control_b;  ///< of a NURBS shell, in place of vertices, ascending
+  uint32_t tool_a = kNoTool, tool_b = kNoTool;          ///< places in tools, in the place of a body, which is kWorld then; not both
 };
 inline constexpr size_t kMaxJoints = 4096;  ///< of a scene
 

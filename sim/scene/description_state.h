@@ -209,11 +209,17 @@ void VisitState(Archive& archive, JointDriveDescription& value) {
 }
 
 template <typename Archive>
+void VisitState(Archive& archive, JointControlPoint& value) {
+  auto& [control, place, turning] = value;
+  archive(control, place, turning);
+}
+
+template <typename Archive>
 void VisitState(Archive& archive, JointDescription& value) {
   auto& [name, kind, body_a, body_b, point_a, point_b, axis, lower, upper, drive, break_force, break_torque, ignores_contact, vertices_a,
-         vertices_b, tool_a, tool_b] = value;
+         vertices_b, control_a, control_b, tool_a, tool_b] = value;
   archive(name, kind, body_a, body_b, point_a, point_b, axis, lower, upper, drive, break_force, break_torque, ignores_contact, vertices_a,
-          vertices_b, tool_a, tool_b);
+          vertices_b, control_a, control_b, tool_a, tool_b);
 }
 
 template <typename Archive>

@@ -9,7 +9,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "gpu/dynamics/nurbs_shell_model.h"
 #include "sim/scene/body_spec.h"
+#include "sim/scene/nurbs_description.h"
+#include "sim/scene/nurbs_shell_body.h"
 #include "sim/scene/scene_spec.h"
 
 namespace palpate::scene {
@@ -26,6 +29,7 @@ constexpr double kMaxTurnSpeed_rad_per_s = 1e4;
 constexpr double kMaxShift_m = 200;
 constexpr double kMaxShiftSpeed_m_per_s = 100;
 constexpr double kMinAxisDistance_m = 1e-9;
+constexpr double kMostApart_m = 1e-6;  // of two places on surfaces that are one
 
 std::string JointName(const v1::SceneSpec& spec, int index) {
   const std::string& name = spec.joints(index).name();
@@ -35,6 +39,8 @@ std::string JointName(const v1::SceneSpec& spec, int index) {
 Region RegionOf(const v1::JointRegion& r) {
   return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, r.has_vertices() ? &r.vertices() : nullptr};
 }
+
+bool HasTwoPoints(const v1::JointSpec& joint) { return joint.has_distance() || joint.has_spring(); }
 
 uint64_t CopyCount(const v1::JointSpec& joint) { return joint.has_array() ? joint.array().count() : 1; }
 
@@ -147,22 +153,48 @@ void CheckKind(Checker& check, const std::string& path, const v1::JointSpec& joi
   }
 }
 
+void CheckPatchPoint(Checker& check, const std::string& path, const v1::PatchPoint& point) {
+  check.Finite(At(path, "u"), point.u());
+  check.Finite(At(path, "v"), point.v());
+  check.Finite(At(path, "step_u"), point.step_u());
+  check.Finite(At(path, "step_v"), point.step_v());
+}
+
+/// Places on surfaces, which say where the joint is.
+void CheckPatchPoints(Checker& check, const std::string& path, const v1::JointSpec& joint) {
+  if (joint.has_patch_a()) CheckPatchPoint(check, At(path, "patch_a"), joint.patch_a());
+  if (joint.has_patch_b()) CheckPatchPoint(check, At(path, "patch_b"), joint.patch_b());
+  if (joint.has_patch_a() && joint.has_region_a()) check.Invalid(At(path, "patch_a"), "region_a is given too");
+  if (joint.has_patch_b() && joint.has_region_b()) check.Invalid(At(path, "patch_b"), "region_b is given too");
+  if (joint.has_patch_a() && joint.body_a().empty())
+    check.Invalid(At(path, "patch_a"), "body_a is not given, and the world has no patches");
+  if (joint.has_patch_b() && joint.body_b().empty())
+    check.Invalid(At(path, "patch_b"), "body_b is not given, and the world has no patches");
+  const bool says_where = joint.has_patch_a() || (joint.has_patch_b() && !HasTwoPoints(joint));
+  if (says_where && joint.has_point_m()) {
+    check.Invalid(At(path, "point_m"), absl::StrCat(joint.has_patch_a() ? "patch_a" : "patch_b", " says where the point is"));
+  }
+  if (joint.has_patch_b() && joint.has_point_b_m()) check.Invalid(At(path, "point_b_m"), "patch_b says where the point is");
+}
+
 void CheckJoint(Checker& check, const std::string& path, const v1::JointSpec& joint) {
   check.Name(At(path, "name"), joint.name(), kMaxNameBytes);
   check.Name(At(path, "body_a"), joint.body_a(), kMaxNameBytes);
   check.Name(At(path, "body_b"), joint.body_b(), kMaxNameBytes);
   check.RangeVec(At(path, "point_m"), joint.point_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
   check.RangeVec(At(path, "point_b_m"), joint.point_b_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
-  if (joint.has_point_b_m() && !joint.has_distance() && !joint.has_spring()) {
+  if (joint.has_point_b_m() && !HasTwoPoints(joint)) {
     check.Invalid(At(path, "point_b_m"), "only distance and spring joints have two points");
   }
   if (joint.has_region_a()) CheckRegion(check, At(path, "region_a"), RegionOf(joint.region_a()), "box, ball, vertices");
   if (joint.has_region_b()) CheckRegion(check, At(path, "region_b"), RegionOf(joint.region_b()), "box, ball, vertices");
+  CheckPatchPoints(check, path, joint);
   check.Name(At(path, "instrument_a"), joint.instrument_a(), kMaxNameBytes);
   check.Name(At(path, "instrument_b"), joint.instrument_b(), kMaxNameBytes);
   if (!joint.instrument_a().empty() && !joint.body_a().empty()) check.Invalid(At(path, "instrument_a"), "body_a is given too");
   if (!joint.instrument_b().empty() && !joint.body_b().empty()) check.Invalid(At(path, "instrument_b"), "body_b is given too");
-  const bool has_two_regions = joint.has_region_a() && joint.has_region_b() && !joint.body_a().empty();
+  const bool has_two_regions =
+      (joint.has_region_a() || joint.has_patch_a()) && (joint.has_region_b() || joint.has_patch_b()) && !joint.body_a().empty();
   if (check.ok() && joint.body_a() == joint.body_b() && !has_two_regions) {
     const bool has_instrument = !joint.instrument_a().empty() || !joint.instrument_b().empty();
     check.Invalid(At(path, "body_b"), !joint.body_b().empty() ? "is body_a too"
@@ -287,24 +319,43 @@ std::string NameAfter(const std::string& name, uint64_t copies) {
 struct EndSpec {
   std::string body, side;
   const v1::JointRegion* region = nullptr;  // null: none
-  Eigen::Vector3d shift_m{0, 0, 0};         // of the copy
+  const v1::PatchPoint* patch = nullptr;    // likewise
+  uint64_t copy = 0;
+  Eigen::Vector3d shift_m{0, 0, 0};  // of the copy
 };
 
-/// Why a body with this region, or without one, cannot be held; nothing: it can.
-std::optional<std::string> WhyNotHeld(const sim::BodyDescription& body, bool has_region, const std::string& side) {
+struct BuiltEnd {
+  uint32_t body = JointDescription::kWorld;
+  std::vector<uint32_t> vertices;
+  std::vector<sim::JointControlPoint> control;
+  std::optional<Eigen::Vector3d> point_m;  // of a place on a surface
+};
+
+/// Why a body cannot be held in the way that this end says; nothing: it can.
+std::optional<std::string> WhyNotHeld(const sim::BodyDescription& body, const EndSpec& end) {
+  const bool has_region = end.region != nullptr;
   if (body.kind == sim::BodyKind::kStatic) return "is static; joints hold bodies that move, and static ones are the world";
+  if (end.patch != nullptr && body.nurbs == nullptr)
+    return absl::StrCat("has no exact surface, and patch_", end.side, " is a place on one");
   if (body.kind == sim::BodyKind::kRigid) {
-    return has_region ? std::optional<std::string>(absl::StrCat("is rigid and moves as a whole; region_", side, " is of deformable bodies"))
-                      : std::nullopt;
+    return has_region
+               ? std::optional<std::string>(absl::StrCat("is rigid and moves as a whole; region_", end.side, " is of deformable bodies"))
+               : std::nullopt;
   }
-  if (body.nurbs != nullptr) return "is a NURBS shell, which joints cannot hold";
+  if (body.nurbs != nullptr) {
+    if (has_region && end.region->has_vertices()) {
+      return absl::StrCat("is a NURBS shell, which has control points: region_", end.side, " is a box or a ball");
+    }
+    if (has_region || end.patch != nullptr) return std::nullopt;
+    return absl::StrCat("is a NURBS shell: patch_", end.side, " or region_", end.side, " must say where the joint holds it");
+  }
   if (sim::StartsQuasiStatic(body.simulation)) return "is pre-computed or hybrid; joints hold bodies with dynamics";
-  if (!has_region) return absl::StrCat("is deformable: region_", side, " must say which of its vertices move with the joint");
+  if (!has_region) return absl::StrCat("is deformable: region_", end.side, " must say which of its vertices move with the joint");
   return std::nullopt;
 }
 
-absl::StatusOr<std::vector<uint32_t>> VerticesOf(const v1::JointRegion& region, const std::string& path, const Eigen::Vector3d& shift_m,
-                                                 const sim::BodyDescription& body) {
+/// The region in a copy.
+v1::JointRegion MovedRegion(const v1::JointRegion& region, const Eigen::Vector3d& shift_m) {
   v1::JointRegion moved = region;
   const auto shift = [&](v1::Vec3* v) {
     v->set_x(v->x() + shift_m.x());
@@ -317,7 +368,39 @@ absl::StatusOr<std::vector<uint32_t>> VerticesOf(const v1::JointRegion& region, 
   } else if (moved.has_ball()) {
     shift(moved.mutable_ball()->mutable_center_m());
   }
-  return RegionVertices(RegionOf(moved), path, body.mesh);
+  return moved;
+}
+
+/// Control points of a NURBS shell in a region.
+absl::StatusOr<std::vector<uint32_t>> ControlPointsInside(const v1::JointRegion& region, const std::string& path,
+                                                          const sim::BodyDescription& body) {
+  std::vector<Eigen::Vector3d> points;
+  for (const auto& [x, y, z] : body.nurbs_shell->model->rest_m) points.emplace_back(x, y, z);
+  return PointsInside(RegionOf(region), path, points, "control point");
+}
+
+absl::Status HoldPatchPoint(const EndSpec& end, const std::string& path, const sim::BodyDescription& body, BuiltEnd* out) {
+  const auto& patches = body.nurbs->object.patches();
+  if (end.patch->patch() >= patches.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(At(path, "patch"), ": ", end.patch->patch(), " is outside [0, ", patches.size(), ")"));
+  }
+  const sim::NurbsSurface& surface = patches[end.patch->patch()].surface;
+  const double u = end.patch->u() + static_cast<double>(end.copy) * end.patch->step_u();
+  const double v = end.patch->v() + static_cast<double>(end.copy) * end.patch->step_v();
+  for (const bool is_u : {true, false}) {
+    const auto [low, high] = surface.domain(is_u ? sim::NurbsDirection::kU : sim::NurbsDirection::kV);
+    const double at = is_u ? u : v;
+    if (at >= low && at <= high) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(At(path, is_u ? "u" : "v"), ": ", at, " is outside the knots of the patch, [", low, ", ", high, "]"));
+  }
+  if (body.nurbs_shell) {
+    out->control = sim::JointControlPointsAt(body, end.patch->patch(), u, v);
+    out->point_m = sim::JointOriginOf(body, out->control);
+  } else {
+    out->point_m = body.nurbs_pose.rotation * surface.Point(u, v) + body.nurbs_pose.position_m;
+  }
+  return absl::OkStatus();
 }
 
 /// kNoTool for an empty name.
@@ -328,22 +411,87 @@ absl::StatusOr<uint32_t> FindTool(const sim::SceneDescription& scene, const std:
   return static_cast<uint32_t>(at - scene.tools.begin());
 }
 
-absl::Status BuildEnd(const EndSpec& end, const std::string& path, const sim::SceneDescription& scene, uint32_t* body,
-                      std::vector<uint32_t>* vertices) {
+absl::StatusOr<BuiltEnd> BuildEnd(const EndSpec& end, const std::string& path, const sim::SceneDescription& scene) {
+  BuiltEnd out;
   if (end.body.empty() && end.region != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(At(path, "region_" + end.side), ": the world has no vertices"));
   }
-  if (end.body.empty()) return absl::OkStatus();
+  if (end.body.empty()) return out;
   const std::string body_path = At(path, "body_" + end.side);
   const auto at = std::ranges::find(scene.bodies, end.body, &sim::BodyDescription::name);
   if (at == scene.bodies.end()) return absl::InvalidArgumentError(absl::StrCat(body_path, ": the scene has no body \"", end.body, "\""));
-  if (const auto why = WhyNotHeld(*at, end.region != nullptr, end.side)) {
+  if (const auto why = WhyNotHeld(*at, end)) {
     return absl::InvalidArgumentError(absl::StrCat(body_path, ": \"", end.body, "\" ", *why));
   }
-  *body = static_cast<uint32_t>(at - scene.bodies.begin());
-  if (end.region == nullptr) return absl::OkStatus();
-  PALPATE_ASSIGN_OR_RETURN(*vertices, VerticesOf(*end.region, At(path, "region_" + end.side), end.shift_m, *at));
-  return absl::OkStatus();
+  out.body = static_cast<uint32_t>(at - scene.bodies.begin());
+  if (end.patch != nullptr) {
+    PALPATE_RETURN_IF_ERROR(HoldPatchPoint(end, At(path, "patch_" + end.side), *at, &out));
+    return out;
+  }
+  if (end.region == nullptr) return out;
+  const v1::JointRegion region = MovedRegion(*end.region, end.shift_m);
+  const std::string region_path = At(path, "region_" + end.side);
+  if (at->nurbs_shell) {
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<uint32_t> control, ControlPointsInside(region, region_path, *at));
+    out.control = sim::JointControlPointsOf(*at, control);
+    return out;
+  }
+  PALPATE_ASSIGN_OR_RETURN(out.vertices, RegionVertices(RegionOf(region), region_path, at->mesh));
+  return out;
+}
+
+/// Where the two points of a joint are. Errors: InvalidArgument (two places that must be one are not).
+absl::Status PlacePoints(const v1::JointSpec& joint, const std::string& path, const Eigen::Vector3d& shift_m, const BuiltEnd& a,
+                         const BuiltEnd& b, JointDescription* out) {
+  const Eigen::Vector3d given = ToEigen(joint.point_m()) + shift_m;
+  out->point_a_m = a.point_m ? *a.point_m : b.point_m && !HasTwoPoints(joint) ? *b.point_m : given;
+  out->point_b_m = b.point_m ? *b.point_m : joint.has_point_b_m() ? Eigen::Vector3d(ToEigen(joint.point_b_m()) + shift_m) : out->point_a_m;
+  const double apart_m = (out->point_b_m - out->point_a_m).norm();
+  if (HasTwoPoints(joint)) {
+    if (apart_m > kMinAxisDistance_m) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(At(path, "point_b_m"), ": is where point_m is; a ",
+                                                   joint.has_spring() ? "spring" : "distance", " joint needs two places"));
+  }
+  if (apart_m <= kMostApart_m) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(At(path, "patch_b"), ": is ", apart_m, " m from patch_a; only distance and spring joints have two places"));
+}
+
+absl::StatusOr<JointDescription> BuildCopy(const v1::JointSpec& joint, const std::string& path, uint64_t copy,
+                                           const sim::SceneDescription& scene) {
+  JointDescription built;
+  const Eigen::Vector3d shift_m = static_cast<double>(copy) * ToEigen(joint.array().step_m());
+  PALPATE_ASSIGN_OR_RETURN(BuiltEnd a, BuildEnd({.body = NameAfter(joint.body_a(), copy),
+                                                 .side = "a",
+                                                 .region = joint.has_region_a() ? &joint.region_a() : nullptr,
+                                                 .patch = joint.has_patch_a() ? &joint.patch_a() : nullptr,
+                                                 .copy = copy,
+                                                 .shift_m = shift_m},
+                                                path, scene));
+  PALPATE_ASSIGN_OR_RETURN(BuiltEnd b, BuildEnd({.body = NameAfter(joint.body_b(), copy),
+                                                 .side = "b",
+                                                 .region = joint.has_region_b() ? &joint.region_b() : nullptr,
+                                                 .patch = joint.has_patch_b() ? &joint.patch_b() : nullptr,
+                                                 .copy = copy,
+                                                 .shift_m = shift_m},
+                                                path, scene));
+  PALPATE_ASSIGN_OR_RETURN(built.tool_a, FindTool(scene, joint.instrument_a(), At(path, "instrument_a")));
+  PALPATE_ASSIGN_OR_RETURN(built.tool_b, FindTool(scene, joint.instrument_b(), At(path, "instrument_b")));
+  PALPATE_RETURN_IF_ERROR(PlacePoints(joint, path, shift_m, a, b, &built));
+  built.body_a = a.body;
+  built.body_b = b.body;
+  built.vertices_a = std::move(a.vertices);
+  built.vertices_b = std::move(b.vertices);
+  built.control_a = std::move(a.control);
+  built.control_b = std::move(b.control);
+  if (built.body_a == built.body_b && built.vertices_a == built.vertices_b && built.control_a == built.control_b) {
+    return absl::InvalidArgumentError(absl::StrCat(At(path, "body_b"), ": is the same as body_a in copy ", copy));
+  }
+  FillKind(joint, &built);
+  built.ignores_contact = joint.ignores_contact();
+  if (joint.has_break_force_n()) built.break_force_n = joint.break_force_n();
+  if (joint.has_break_torque_n_m()) built.break_torque_n_m = joint.break_torque_n_m();
+  return built;
 }
 
 }  // namespace
@@ -366,37 +514,10 @@ void CheckJoints(Checker& check, const v1::SceneSpec& spec) {
 absl::Status BuildJoints(const v1::SceneSpec& spec, sim::SceneDescription* out) {
   for (int i = 0; i < spec.joints_size(); ++i) {
     const v1::JointSpec& joint = spec.joints(i);
-    const std::string path = At("joints", i);
     for (uint64_t copy = 0; copy < CopyCount(joint); ++copy) {
-      JointDescription built;
+      PALPATE_ASSIGN_OR_RETURN(JointDescription built, BuildCopy(joint, At("joints", i), copy, *out));
       built.name = JointName(spec, i);
       if (joint.has_array()) absl::StrAppend(&built.name, copy);
-      const Eigen::Vector3d shift_m = static_cast<double>(copy) * ToEigen(joint.array().step_m());
-      built.point_a_m = ToEigen(joint.point_m()) + shift_m;
-      built.point_b_m = (joint.has_point_b_m() ? ToEigen(joint.point_b_m()) : ToEigen(joint.point_m())) + shift_m;
-      PALPATE_RETURN_IF_ERROR(BuildEnd({.body = NameAfter(joint.body_a(), copy),
-                                        .side = "a",
-                                        .region = joint.has_region_a() ? &joint.region_a() : nullptr,
-                                        .shift_m = shift_m},
-                                       path, *out, &built.body_a, &built.vertices_a));
-      PALPATE_RETURN_IF_ERROR(BuildEnd({.body = NameAfter(joint.body_b(), copy),
-                                        .side = "b",
-                                        .region = joint.has_region_b() ? &joint.region_b() : nullptr,
-                                        .shift_m = shift_m},
-                                       path, *out, &built.body_b, &built.vertices_b));
-      PALPATE_ASSIGN_OR_RETURN(built.tool_a, FindTool(*out, joint.instrument_a(), At(path, "instrument_a")));
-      PALPATE_ASSIGN_OR_RETURN(built.tool_b, FindTool(*out, joint.instrument_b(), At(path, "instrument_b")));
-      if (built.body_a == built.body_b && built.vertices_a == built.vertices_b) {
-        return absl::InvalidArgumentError(absl::StrCat(At(path, "body_b"), ": is the same as body_a in copy ", copy));
-      }
-      FillKind(joint, &built);
-      if ((joint.has_distance() || joint.has_spring()) && !((built.point_b_m - built.point_a_m).norm() > kMinAxisDistance_m)) {
-        return absl::InvalidArgumentError(absl::StrCat(At(path, "point_b_m"), ": is where point_m is; a ",
-                                                       joint.has_spring() ? "spring" : "distance", " joint needs two places"));
-      }
-      built.ignores_contact = joint.ignores_contact();
-      if (joint.has_break_force_n()) built.break_force_n = joint.break_force_n();
-      if (joint.has_break_torque_n_m()) built.break_torque_n_m = joint.break_torque_n_m();
       out->joints.push_back(std::move(built));
     }
   }

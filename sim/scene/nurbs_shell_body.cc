@@ -20,7 +20,9 @@ using Eigen::Vector3d;
 /// Places of a surface as means of the control points that are unknowns: these, rising, with weights of at least this.
 constexpr double kLeastWeight = 1e-9;
 
-std::map<uint32_t, double> MeanAt(const NurbsObject& object, const gpu::NurbsShellModel& model, const NurbsGridPlace& place) {
+/// Basis function, with weight, of each point of a patch's net whose knot span holds (u, v); `use`: net point, value.
+template <typename Use>
+void ForEachOfSpan(const NurbsObject& object, const gpu::NurbsShellModel& model, const NurbsGridPlace& place, Use use) {
   const NurbsSurface& surface = object.patches()[place.patch].surface;
   const int p = surface.degree(NurbsDirection::kU), q = surface.degree(NurbsDirection::kV);
   const nurbs_basis::Located u = nurbs_basis::Locate(surface.knots(NurbsDirection::kU), p, place.u);
@@ -28,19 +30,23 @@ std::map<uint32_t, double> MeanAt(const NurbsObject& object, const gpu::NurbsShe
   const nurbs_basis::Basis of_u = nurbs_basis::BasisOf(surface.knots(NurbsDirection::kU), p, u.span, u.t);
   const nurbs_basis::Basis of_v = nurbs_basis::BasisOf(surface.knots(NurbsDirection::kV), q, v.span, v.t);
   const size_t columns = surface.count(NurbsDirection::kV);
-  std::map<uint32_t, double> mean;
-  double sum = 0;
   for (int i = 0; i <= p; ++i) {
     for (int j = 0; j <= q; ++j) {
       const size_t point = (u.first + static_cast<size_t>(i)) * columns + v.first + static_cast<size_t>(j);
-      const double value = of_u[static_cast<size_t>(i)] * of_v[static_cast<size_t>(j)] * surface.control()[point].w();
-      sum += value;
-      const size_t net_point = model.net_begin[place.patch] + point;
-      for (uint32_t k = model.net_part_begin[net_point]; k < model.net_part_begin[net_point + 1]; ++k) {
-        mean[model.net_parts[k].control] += value * model.net_parts[k].weight;
-      }
+      use(model.net_begin[place.patch] + point, of_u[static_cast<size_t>(i)] * of_v[static_cast<size_t>(j)] * surface.control()[point].w());
     }
   }
+}
+
+std::map<uint32_t, double> MeanAt(const NurbsObject& object, const gpu::NurbsShellModel& model, const NurbsGridPlace& place) {
+  std::map<uint32_t, double> mean;
+  double sum = 0;
+  ForEachOfSpan(object, model, place, [&](size_t net_point, double value) {
+    sum += value;
+    for (uint32_t k = model.net_part_begin[net_point]; k < model.net_part_begin[net_point + 1]; ++k) {
+      mean[model.net_parts[k].control] += value * model.net_parts[k].weight;
+    }
+  });
   std::erase_if(mean, [&](const auto& part) { return part.second < kLeastWeight * sum; });
   double kept = 0;
   for (const auto& [control, weight] : mean) kept += weight;
@@ -125,6 +131,47 @@ gpu::TissueNurbsShell TissueNurbsShellOf(const BodyDescription& body, uint32_t i
   }
   out.velocity_m_per_s = {body.velocity_m_per_s.x(), body.velocity_m_per_s.y(), body.velocity_m_per_s.z()};
   return out;
+}
+
+std::vector<JointControlPoint> JointControlPointsAt(const BodyDescription& body, uint32_t patch, double u, double v) {
+  const NurbsShellDescription& shell = *body.nurbs_shell;
+  const NurbsGridPlace place{.patch = patch, .u = u, .v = v};
+  const std::map<uint32_t, double> mean = MeanAt(body.nurbs->object, *shell.model, place);
+  std::map<uint32_t, JointControlPoint> points;
+  double mass_kg = 0;
+  ForEachOfSpan(body.nurbs->object, *shell.model, place, [&](size_t net_point, double /*value*/) {
+    for (uint32_t k = shell.model->net_part_begin[net_point]; k < shell.model->net_part_begin[net_point + 1]; ++k) {
+      const uint32_t j = shell.model->net_parts[k].control;
+      const bool is_held = std::binary_search(shell.held.begin(), shell.held.end(), j);
+      if ((is_held && !mean.contains(j)) || !points.try_emplace(j, JointControlPoint{.control = j}).second) continue;
+      points[j].turning = shell.model->mass_kg[j];
+      mass_kg += shell.model->mass_kg[j];
+    }
+  });
+  std::vector<JointControlPoint> out;
+  for (auto& [j, point] : points) {
+    const auto at = mean.find(j);
+    point.place = at == mean.end() ? 0 : at->second;
+    point.turning /= mass_kg;
+    out.push_back(point);
+  }
+  return out;
+}
+
+std::vector<JointControlPoint> JointControlPointsOf(const BodyDescription& body, std::span<const uint32_t> control) {
+  const gpu::NurbsShellModel& model = *body.nurbs_shell->model;
+  double mass_kg = 0;
+  for (const uint32_t j : control) mass_kg += model.mass_kg[j];
+  std::vector<JointControlPoint> out;
+  for (const uint32_t j : control)
+    out.push_back({.control = j, .place = model.mass_kg[j] / mass_kg, .turning = model.mass_kg[j] / mass_kg});
+  return out;
+}
+
+Vector3d JointOriginOf(const BodyDescription& body, std::span<const JointControlPoint> control) {
+  Vector3d origin = Vector3d::Zero();
+  for (const JointControlPoint& point : control) origin += point.place * Vector3d(body.nurbs_shell->model->rest_m[point.control].data());
+  return origin;
 }
 
 double NurbsShellArea_m2(const gpu::NurbsShellModel& model) {

@@ -1,6 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <vector>
+
+#include <Eigen/Core>
 
 #include "absl/status/statusor.h"
 #include "gpu/dynamics/nurbs_shell_model.h"
@@ -23,6 +27,15 @@ absl::Status CheckNurbsShell(const BodyDescription& body);
 
 /// As the solver takes it; `first_vertex`: of the body, in the solver's model. Precondition: CheckNurbsShell.
 gpu::TissueNurbsShell TissueNurbsShellOf(const BodyDescription& body, uint32_t index, uint32_t first_vertex);
+
+/// What a joint at a place (u, v) of a patch holds of a shell. The origin of its frame is the point of the exact surface, by the basis
+/// functions; it turns with the control points of the knot span that are free, by their masses. Preconditions: there is such a place;
+/// CheckNurbsShell.
+std::vector<JointControlPoint> JointControlPointsAt(const BodyDescription& body, uint32_t patch, double u, double v);
+/// What a joint holds of a shell with these control points, ascending: their centre of mass.
+std::vector<JointControlPoint> JointControlPointsOf(const BodyDescription& body, std::span<const uint32_t> control);
+/// Where the frame of a joint is at rest, in W.
+Eigen::Vector3d JointOriginOf(const BodyDescription& body, std::span<const JointControlPoint> control);
 
 /// At rest [m^2], and [kg].
 double NurbsShellArea_m2(const gpu::NurbsShellModel& model);

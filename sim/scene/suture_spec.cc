@@ -27,7 +27,6 @@ absl::StatusOr<uint32_t> FindSewn(const sim::SceneDescription& scene, const std:
 
 absl::Status CheckSewn(const sim::BodyDescription& body, bool is_first, const std::string& path) {
   const auto refuse = [&](const char* what) { return absl::InvalidArgumentError(absl::StrCat(path, ": ", body.name, what)); };
-  if (body.nurbs != nullptr) return refuse(" is a NURBS body, which cannot be sewn");
   if (is_first && body.kind != sim::BodyKind::kDeformable) return refuse(" is not deformable: it can only be what is sewn to, body_b");
   const bool has_own_motion = body.simulation == sim::Simulation::kDynamic || body.simulation == sim::Simulation::kShapeMatched;
   if (body.kind == sim::BodyKind::kDeformable && !has_own_motion) return refuse(" is pre-computed or hybrid, and cannot be sewn");

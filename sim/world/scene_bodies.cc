@@ -199,6 +199,7 @@ absl::Status SceneBodies::AddJoints() {
   PALPATE_ASSIGN_OR_RETURN(JointModel model, SceneJoints::ModelOf(description_));
   motions_.joints = std::move(model.joints);
   motions_.joint_mounts = std::move(model.mounts);
+  motions_.nurbs_joint_sets = std::move(model.shell_sets);
   for (size_t s = 0; s < model.sets.size(); ++s) {
     const JointSetDescription& set = model.sets[s];
     const std::string name =

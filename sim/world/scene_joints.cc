@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/joint_frames.h"
+#include "gpu/dynamics/nurbs_shell_correction.h"
+#include "gpu/dynamics/nurbs_shell_model.h"
 #include "sim/world/world_values.h"
 
 namespace palpate::sim {
@@ -48,12 +50,49 @@ bool HasCoordinate(JointKind kind) {
   return kind == JointKind::kHinge || kind == JointKind::kSlider || kind == JointKind::kDistance || kind == JointKind::kSpring;
 }
 
-absl::Status CheckEnd(const SceneDescription& scene, uint32_t body, const std::vector<uint32_t>& vertices, const char* side) {
+/// What a joint holds of a NURBS shell. Messages begin with what is wrong.
+absl::Status CheckControl(const BodyDescription& body, const std::vector<JointControlPoint>& control) {
+  const gpu::NurbsShellModel& model = *body.nurbs_shell->model;
+  const std::vector<uint32_t>& held = body.nurbs_shell->held;
+  std::vector<std::array<double, 3>> rest_m;
+  for (size_t i = 0; i < control.size(); ++i) {
+    const uint32_t j = control[i].control;
+    if (j >= model.control_count() || (i > 0 && control[i - 1].control >= j)) {
+      return absl::InvalidArgumentError(absl::StrCat("control point ", j, " is none of ", body.name, ", or not ascending"));
+    }
+    if (std::ranges::binary_search(held, j)) {
+      return absl::InvalidArgumentError(absl::StrCat("control point ", j, " of ", body.name, " is in a fixed region"));
+    }
+    if (control[i].turning > 0) rest_m.push_back(model.rest_m[j]);
+  }
+  if (model.control_count() > gpu::kMaxNurbsCorrected) {
+    return absl::InvalidArgumentError(absl::StrCat(body.name, " has ", model.control_count(),
+                                                   " control points; joints hold NURBS shells of at most ", gpu::kMaxNurbsCorrected));
+  }
+  if (gpu::SpanAPlane(rest_m)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the joint holds ", rest_m.size(), " control points of ", body.name, "; it needs three or more that are not on a line"));
+}
+
+struct EndOfJoint {
+  uint32_t body;
+  const std::vector<uint32_t>& vertices;
+  const std::vector<JointControlPoint>& control;
+};
+
+absl::Status CheckEnd(const SceneDescription& scene, const EndOfJoint& end, const char* side) {
+  const std::vector<uint32_t>& vertices = end.vertices;
   const auto error = [&](const std::string& what) { return absl::InvalidArgumentError(absl::StrCat(side, ": ", what)); };
-  if (body == JointDescription::kWorld) return vertices.empty() ? absl::OkStatus() : error("the world has no vertices");
-  if (body >= scene.bodies.size()) return error(absl::StrCat(body, " is outside [0, ", scene.bodies.size(), ")"));
-  const BodyDescription& of = scene.bodies[body];
+  if (end.body == JointDescription::kWorld) {
+    if (!end.control.empty()) return error("the world has no control points");
+    return vertices.empty() ? absl::OkStatus() : error("the world has no vertices");
+  }
+  if (end.body >= scene.bodies.size()) return error(absl::StrCat(end.body, " is outside [0, ", scene.bodies.size(), ")"));
+  const BodyDescription& of = scene.bodies[end.body];
+  if (of.nurbs_shell && vertices.empty()) return Annotate(CheckControl(of, end.control), side);
+  if (!end.control.empty()) return error(absl::StrCat(of.name, " is no NURBS shell, and has no control points"));
   if (of.kind == BodyKind::kRigid && vertices.empty()) return absl::OkStatus();
+  if (of.nurbs_shell) return error(absl::StrCat(of.name, " is a NURBS shell: joints hold its control points, not vertices"));
   if (of.kind != BodyKind::kDeformable || of.nurbs != nullptr || StartsQuasiStatic(of.simulation)) {
     return error(absl::StrCat(of.name, " is neither rigid, nor deformable and dynamic or shape-matched"));
   }
@@ -71,9 +110,9 @@ absl::Status CheckEnd(const SceneDescription& scene, uint32_t body, const std::v
 }
 
 absl::Status CheckJoint(const SceneDescription& scene, const JointDescription& joint) {
-  PALPATE_RETURN_IF_ERROR(CheckEnd(scene, joint.body_a, joint.vertices_a, "body_a"));
-  PALPATE_RETURN_IF_ERROR(CheckEnd(scene, joint.body_b, joint.vertices_b, "body_b"));
-  if (joint.body_a == joint.body_b && joint.vertices_a == joint.vertices_b) {
+  PALPATE_RETURN_IF_ERROR(CheckEnd(scene, {joint.body_a, joint.vertices_a, joint.control_a}, "body_a"));
+  PALPATE_RETURN_IF_ERROR(CheckEnd(scene, {joint.body_b, joint.vertices_b, joint.control_b}, "body_b"));
+  if (joint.body_a == joint.body_b && joint.vertices_a == joint.vertices_b && joint.control_a == joint.control_b) {
     return absl::InvalidArgumentError("body_b: is the same as body_a, and one end must be a body");
   }
   for (const bool is_a : {true, false}) {
@@ -108,6 +147,35 @@ std::vector<uint32_t> MountsOf(const SceneDescription& description) {
     }
   }
   return out;
+}
+
+/// Makes the ends of joints on NURBS shells, which count from `first` on, each of what they hold once.
+void HoldShells(const SceneDescription& description, uint32_t first, JointModel* model) {
+  std::vector<uint32_t> shell_of_body(description.bodies.size(), 0);
+  uint32_t shells = 0;
+  for (size_t b = 0; b < description.bodies.size(); ++b) {
+    if (description.bodies[b].nurbs_shell) shell_of_body[b] = shells++;
+  }
+  std::vector<std::pair<uint32_t, const std::vector<JointControlPoint>*>> known;  // of which body
+  for (size_t j = 0; j < description.joints.size(); ++j) {
+    const JointDescription& joint = description.joints[j];
+    for (const bool is_a : {true, false}) {
+      const std::vector<JointControlPoint>& control = is_a ? joint.control_a : joint.control_b;
+      const uint32_t body = is_a ? joint.body_a : joint.body_b;
+      if (control.empty()) continue;
+      const auto at = std::ranges::find_if(known, [&](const auto& set) { return set.first == body && *set.second == control; });
+      const auto place = static_cast<uint32_t>(at - known.begin());
+      (is_a ? model->joints[j].body_a : model->joints[j].body_b) = first + place;
+      if (at != known.end()) continue;
+      known.emplace_back(body, &control);
+      gpu::TissueNurbsJointSet& set = model->shell_sets.emplace_back();
+      set.body = body;
+      set.shell = shell_of_body[body];
+      for (const JointControlPoint& point : control) {
+        set.parts.push_back({.control = point.control, .place = point.place, .turning = point.turning});
+      }
+    }
+  }
 }
 
 gpu::TissueJointMount MountOf(const ToolDescription& tool) {
@@ -170,7 +238,7 @@ absl::StatusOr<JointModel> SceneJoints::ModelOf(const SceneDescription& descript
   const auto end = [&](size_t j, bool is_a) {
     const JointDescription& joint = description.joints[j];
     const uint32_t body = is_a ? joint.body_a : joint.body_b;
-    if (body == JointDescription::kWorld) return gpu::RigidJoint::kWorld;
+    if (body == JointDescription::kWorld || description.bodies[body].nurbs_shell) return gpu::RigidJoint::kWorld;
     return (is_a ? joint.vertices_a : joint.vertices_b).empty() ? rigid_of_body[body] : set_of(j, is_a);
   };
   for (size_t j = 0; j < description.joints.size(); ++j) {
@@ -194,8 +262,9 @@ absl::StatusOr<JointModel> SceneJoints::ModelOf(const SceneDescription& descript
     made.ignores_contact = joint.ignores_contact;
     made.rows = RowsOf(joint, {.drive = joint.drive, .lower = joint.lower, .upper = joint.upper}, 0);
   }
-  // Mounts come after all sets.
-  const auto first_mount = static_cast<uint32_t>(count + out.sets.size());
+  // Sets of NURBS shells come after all others, and then mounts.
+  HoldShells(description, static_cast<uint32_t>(count + out.sets.size()), &out);
+  const auto first_mount = static_cast<uint32_t>(count + out.sets.size() + out.shell_sets.size());
   const std::vector<uint32_t> mounts = MountsOf(description);
   for (const uint32_t tool : mounts) out.mounts.push_back(MountOf(description.tools[tool]));
   const auto mount_of = [&](uint32_t tool) {

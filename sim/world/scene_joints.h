@@ -28,8 +28,9 @@ struct JointSetDescription {
 /// What the solver has of joints.
 struct JointModel {
   std::vector<gpu::RigidJoint> joints;
-  std::vector<JointSetDescription> sets;      ///< in the order in which `joints` counts them, after the rigid bodies
-  std::vector<gpu::TissueJointMount> mounts;  ///< of tools, after the sets
+  std::vector<JointSetDescription> sets;             ///< in the order in which `joints` counts them, after the rigid bodies
+  std::vector<gpu::TissueNurbsJointSet> shell_sets;  ///< of NURBS shells, after the sets
+  std::vector<gpu::TissueJointMount> mounts;         ///< of tools, after these
 };
 
 /// The joints of a scene: what they hold and how they are driven, as described and as edits leave it; which ones broke.

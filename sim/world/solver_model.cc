@@ -126,6 +126,7 @@ void SolverModel::ListShapes() {
 /// Triangles of shells, body by body in the order of their slots. An edit of one makes the model anew.
 void SolverModel::ListShells() {
   model_.nurbs_shells = motions_.nurbs_shells;
+  model_.nurbs_joint_sets = motions_.nurbs_joint_sets;
   model_.shells.clear();
   for (const auto& body : bodies_) {
     if (body->shell() == nullptr) continue;

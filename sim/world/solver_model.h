@@ -22,6 +22,7 @@ struct SceneMotions {
   std::vector<gpu::TissueJointSet> joint_sets;
   std::vector<gpu::TissueJointMount> joint_mounts;
   std::vector<gpu::TissueNurbsShell> nurbs_shells;
+  std::vector<gpu::TissueNurbsJointSet> nurbs_joint_sets;
   double air_density_kg_per_m3 = 0;
 };
 

@@ -978,6 +978,45 @@ TEST_F(Scenes, APlateFromCadPressesAnExactBladder) {
   EXPECT_LT(beneath_m, before_m - 0.01);
 }
 
+TEST_F(Scenes, AHandLiftsAnExactBladderThatIsSewnToTissue) {
+  const std::unique_ptr<SceneRun> run = Load("nurbs-sewn", "hand");
+  ASSERT_NE(run, nullptr);
+  const Vector3d rest = ToEigen(run->spec().tools(0).rest_pose().position_m());
+  const v1::SceneInfo info = run->Info();
+  const int floor = BodyNamed(*run, "floor");
+  double worst_m = 0;
+  const auto step = [&] {
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+    for (const v1::JointState& joint : run->frame().joints()) worst_m = std::max(worst_m, joint.gap_m());
+  };
+  // Of the tissue where it is sewn.
+  const auto height = [&] {
+    double sum_m = 0;
+    int count = 0;
+    for (const Vector3d& p : run->positions(floor)) {
+      if (p.head<2>().norm() > 0.018 || p.z() < -0.008) continue;
+      sum_m += p.z();
+      ++count;
+    }
+    EXPECT_GT(count, 4);
+    return sum_m / count;
+  };
+  for (int i = 0; i < 120; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->MoveTool(rest));
+    ASSERT_NO_FATAL_FAILURE(step());
+  }
+  const double before_m = height(), felt_n = -run->frame().tools(0).force_n().z();
+  const double bead_n = 9.81 * info.bodies(BodyNamed(*run, "bead")).mass_kg();
+  EXPECT_NEAR(run->frame().joints(3).force_n().z(), -bead_n, 0.25 * bead_n) << "on the bladder, which the bead leans on";
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->MoveTool(rest + Vector3d(0, 0, std::min(0.0002 * i, 0.025))));
+    ASSERT_NO_FATAL_FAILURE(step());
+  }
+  EXPECT_GT(-run->frame().tools(0).force_n().z(), felt_n + 0.1) << "the hand feels what it lifts";
+  EXPECT_GT(height(), before_m + 0.0001) << "stitches draw the tissue up";
+  EXPECT_LT(worst_m, 5e-6);
+}
+
 TEST_F(Scenes, JelliesFallAndArePoked) { PokeJellies(90); }
 TEST_F(Scenes, SlowJelliesArePokedForTheFullLength) { PokeJellies(420); }
 

@@ -36,6 +36,10 @@ const SCENES = {
   'nurbs-swing': { look: [-62, 14, 0.9], play: (hand) => hand.step(200) },
   'nurbs-sheet': { look: [-62, 22, 0.8], play: (hand) => hand.step(150) },
   'nurbs-bladder': { look: [-62, 16, 0.8], play: (hand) => hand.step(240) },
+  'nurbs-sewn': {
+    look: [-66, 12, 0.72],
+    play: (hand) => hand.move('hand', range(230).map((step) => lerp([0, 0, 0.1], [0.004, 0, 0.128], (step - 40) / 150))),
+  },
   bridge: { look: [-72, 12, 0.9], play: (hand) => hand.step(200) },
   chain: { look: [-80, 8, 1.0], play: (hand) => hand.step(50) },
   gauze: { look: [-62, 26, 0.9], play: (hand) => hand.step(120) },

@@ -11,8 +11,7 @@
 
 #include "gpu/base/state_archive.h"
 #include "gpu/dynamics/tissue_solver.h"
-#include "sim/scene/nurbs_description.h"
-#include "sim/scene/nurbs_shell_body.h"
+#include "tests/gpu/dynamics/nurbs_models.h"
 #include "tests/sim/world/nurbs_shells.h"
 #include "tests/support/device_test.h"
 
@@ -20,23 +19,7 @@ namespace palpate::gpu {
 namespace {
 
 using Eigen::Vector3d;
-
-/// One body after the other, all of them shells.
-TissueModel ModelOf(const std::vector<sim::BodyDescription>& bodies) {
-  TissueModel model;
-  for (uint32_t b = 0; b < bodies.size(); ++b) {
-    const auto first = static_cast<uint32_t>(model.rest_m.size());
-    for (const Vector3d& p : bodies[b].mesh.vertices) model.rest_m.push_back({p.x(), p.y(), p.z()});
-    for (const auto& [i, j, k] : bodies[b].nurbs->triangles) {
-      model.surface_triangles.push_back({first + i, first + j, first + k});
-      model.triangle_body.push_back(b);
-    }
-    model.self_collision.push_back(1);
-    model.nurbs_shells.push_back(sim::TissueNurbsShellOf(bodies[b], b, first));
-  }
-  model.fixed.assign(model.rest_m.size(), kFixedVertex);
-  return model;
-}
+constexpr auto ModelOf = test::NurbsModelOf;
 
 sim::BodyDescription Sheet(const Vector3d& place_m, double modulus_pa = 1e5, size_t count = 5,
                            const std::function<bool(const Vector3d&)>& is_held = {}) {

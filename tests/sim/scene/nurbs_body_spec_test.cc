@@ -188,6 +188,113 @@ TEST(NurbsBodySpec, ControlPointsOfAShellAreDriven) {
   EXPECT_LT((region.center_m - mean).norm(), 1e-12) << "by default about their middle";
 }
 
+/// The shell, held below, and the solid ball 3 cm above it: a joint between the two, or to the world.
+v1::SceneSpec JointedScene() {
+  v1::SceneSpec spec = ShellScene();
+  spec.mutable_bodies(0)->set_name("shell");
+  v1::BodySpec& solid = *spec.add_bodies();
+  solid = BallScene().bodies(0);
+  solid.mutable_pose()->mutable_position_m()->set_z(0.07);
+  v1::JointSpec& joint = *spec.add_joints();
+  joint.set_body_b("shell");
+  joint.mutable_patch_b()->set_patch(0);
+  joint.mutable_patch_b()->set_u(0.3);
+  joint.mutable_patch_b()->set_v(0.6);
+  joint.mutable_ball();
+  return spec;
+}
+
+TEST(NurbsBodySpec, JointsAreAtPlacesOfTheExactSurface) {
+  v1::SceneSpec spec = JointedScene();
+  // A rod from the top of the shell to the bottom of the solid ball, and an array of places along a line of the surface.
+  v1::JointSpec& rod = *spec.add_joints();
+  rod.set_body_a("ball");
+  rod.mutable_patch_a()->set_patch(5);
+  rod.mutable_patch_a()->set_v(0.5);
+  rod.set_body_b("shell");
+  rod.mutable_patch_b()->set_v(1);
+  rod.mutable_distance();
+  v1::JointSpec& row = *spec.add_joints();
+  row = spec.joints(0);
+  row.mutable_patch_b()->set_step_u(0.2);
+  row.mutable_array()->set_count(3);
+  v1::JointSpec& region = *spec.add_joints();
+  region.set_body_b("shell");
+  region.mutable_region_b()->mutable_ball()->mutable_center_m()->set_z(kRadius_m);
+  region.mutable_region_b()->mutable_ball()->set_radius_m(0.012);
+  region.mutable_point_m()->set_z(kRadius_m);
+  region.mutable_fixed();
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  ASSERT_EQ(scene->joints.size(), 6U);
+  const sim::BodyDescription& shell = scene->bodies[0];
+  const auto on_surface = [&](size_t patch, double u, double v) { return shell.nurbs->object.patches()[patch].surface.Point(u, v); };
+  const sim::JointDescription& ball = scene->joints[0];
+  double places = 0, turnings = 0;
+  for (const sim::JointControlPoint& point : ball.control_b) {
+    places += point.place;
+    turnings += point.turning;
+  }
+  EXPECT_NEAR(places, 1, 1e-12);
+  EXPECT_NEAR(turnings, 1, 1e-12);
+  EXPECT_GE(ball.control_b.size(), 9U);
+  EXPECT_LT((ball.point_b_m - on_surface(0, 0.3, 0.6)).norm(), 1e-9);
+  EXPECT_EQ(ball.point_a_m, ball.point_b_m) << "the world's end is there too";
+  const sim::JointDescription& distance = scene->joints[1];
+  const Eigen::Vector3d on_solid = scene->bodies[1].nurbs->object.patches()[5].surface.Point(0, 0.5) + Eigen::Vector3d(0, 0, 0.07);
+  EXPECT_LT((distance.point_a_m - on_solid).norm(), 1e-12);
+  EXPECT_LT((distance.point_b_m - on_surface(0, 0, 1)).norm(), 1e-9);
+  EXPECT_NEAR(distance.lower, (distance.point_b_m - distance.point_a_m).norm(), 1e-12);
+  EXPECT_TRUE(distance.control_a.empty()) << "a rigid body is held as a whole";
+  for (size_t copy = 0; copy < 3; ++copy) {
+    EXPECT_LT((scene->joints[2 + copy].point_b_m - on_surface(0, 0.3 + 0.2 * static_cast<double>(copy), 0.6)).norm(), 1e-9) << copy;
+  }
+  for (const sim::JointControlPoint& point : scene->joints[5].control_b) EXPECT_EQ(point.place, point.turning) << "by their masses";
+}
+
+TEST(NurbsBodySpec, JointsThatCannotHoldAreRefusedByNameAndField) {
+  const auto expect_refused = [](const std::function<void(v1::JointSpec&)>& spoil, const std::string& text) {
+    v1::SceneSpec spec = JointedScene();
+    spoil(*spec.mutable_joints(0));
+    ExpectRefused(spec, text);
+  };
+  expect_refused([](v1::JointSpec& j) { j.mutable_patch_b()->set_patch(8); }, "joints[0].patch_b.patch: 8 is outside [0, 8)");
+  expect_refused([](v1::JointSpec& j) { j.mutable_patch_b()->set_u(1.5); },
+                 "joints[0].patch_b.u: 1.5 is outside the knots of the patch, [0, 1]");
+  expect_refused([](v1::JointSpec& j) { j.mutable_patch_b()->set_v(std::nan("")); }, "joints[0].patch_b.v");
+  expect_refused([](v1::JointSpec& j) { j.mutable_point_m()->set_x(1); }, "joints[0].point_m: patch_b says where the point is");
+  expect_refused([](v1::JointSpec& j) { j.mutable_region_b()->mutable_vertices()->add_indices(0); },
+                 "joints[0].patch_b: region_b is given too");
+  expect_refused([](v1::JointSpec& j) { j.clear_patch_b(); }, "\"shell\" is a NURBS shell: patch_b or region_b must say where");
+  expect_refused(
+      [](v1::JointSpec& j) {
+        j.clear_patch_b();
+        j.mutable_region_b()->mutable_vertices()->add_indices(0);
+      },
+      "\"shell\" is a NURBS shell, which has control points: region_b is a box or a ball");
+  expect_refused(
+      [](v1::JointSpec& j) {
+        j.clear_patch_b();
+        j.mutable_region_b()->mutable_ball()->mutable_center_m()->set_z(1);
+        j.mutable_region_b()->mutable_ball()->set_radius_m(0.1);
+      },
+      "joints[0].region_b.ball: holds no control point");
+  expect_refused([](v1::JointSpec& j) { j.mutable_patch_a(); }, "joints[0].patch_a: body_a is not given");
+  expect_refused(
+      [](v1::JointSpec& j) {
+        j.set_body_a("ball");
+        j.mutable_patch_a();
+      },
+      "joints[0].patch_b: is 0.0");
+  v1::SceneSpec spec = JointedScene();
+  *spec.mutable_bodies(1)->mutable_name() = "slab";
+  spec.mutable_bodies(1)->clear_nurbs();
+  spec.mutable_bodies(1)->mutable_generator()->mutable_slab();
+  spec.mutable_joints(0)->set_body_a("slab");
+  spec.mutable_joints(0)->mutable_patch_a();
+  ExpectRefused(spec, "joints[0].body_a: \"slab\" has no exact surface, and patch_a is a place on one");
+}
+
 TEST(NurbsBodySpec, WhatAShellCannotBeIsRefusedByNameAndField) {
   const auto expect_refused = [](const std::function<void(v1::BodySpec&)>& spoil, const std::string& text) {
     v1::SceneSpec spec = ShellScene();

@@ -110,6 +110,20 @@ TEST_F(Joints, EditsDriveReleaseAndAreUndoneByAReset) {
               HasSubstr("drive.times_s[1]"));
 }
 
+// A joint that stands at its limit is let go: nothing is left of the limit.
+TEST_F(Joints, LetsGoAtItsLimit) {
+  JointDescription hinge = Door(DriveKind::kMotor);
+  hinge.axis = {0, 1, 0};
+  hinge.drive.speed = 4;
+  hinge.upper = 0.3;
+  const std::unique_ptr<World> world = Create(Scene({RigidBox("flap", {0.15, 0, 0}, {0.2, 0.01, 0.1})}, {hinge}));
+  ASSERT_NE(world, nullptr);
+  const double height_m = Run(*world, 40).joints[0].point_m.z();
+  EXPECT_NEAR(world->CurrentFrame()->joints[0].position, 0.3, 1e-4);
+  PALPATE_ASSERT_OK(world->Apply(std::vector<Edit>{{.what = JointEdit{.is_released = true}}}).status());
+  EXPECT_LT(Run(*world, 24).joints[0].point_m.z(), height_m - 0.1) << "it falls";
+}
+
 // A joint that bears too much lets go, for good.
 TEST_F(Joints, BreaksBeyondItsLoad) {
   JointDescription hook;
