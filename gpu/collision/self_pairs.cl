@@ -70,17 +70,27 @@ kernel void self_boxes(uint cluster_count, uint stride, global const uint* eleme
   if (last != first) store_box(boxes, stride, cluster_count + last, lower[1], upper[1]);
 }
 
+/* Of one part and each of 16 others, summed over the axes. */
 typedef struct {
-  float16 lower[3], upper[3];
-} PartBoxes;
+  float16 nearer_sq; /* of what two of their vertices may have come nearer */
+  float16 gap_sq;    /* between their places */
+  float16 far;       /* the largest move of a vertex, along an axis */
+  float16 size;      /* of the larger part, along an axis */
+} PartPairs;
 
-PartBoxes load_part_boxes(global const float* boxes, uint stride, uint begin) {
-  PartBoxes parts;
-  for (uint k = 0; k < 3u; ++k) {
-    parts.lower[k] = vload16(0, boxes + (size_t)k * stride + begin);
-    parts.upper[k] = vload16(0, boxes + (size_t)(3u + k) * stride + begin);
-  }
-  return parts;
+PartPairs add_axis(PartPairs pairs, uint axis, uint part, uint begin, uint stride, global const float* moves, global const float* places) {
+  const size_t lower = (size_t)axis * stride, upper = (size_t)(3u + axis) * stride;
+  const float16 least = (float16)(moves[lower + part]), largest = (float16)(moves[upper + part]);
+  const float16 other_least = vload16(0, moves + lower + begin), other_largest = vload16(0, moves + upper + begin);
+  const float16 nearer = fmax(largest - other_least, other_largest - least);
+  pairs.nearer_sq += nearer * nearer;
+  pairs.far = fmax(pairs.far, fmax(fmax(fabs(least), fabs(largest)), fmax(fabs(other_least), fabs(other_largest))));
+  const float16 low = (float16)(places[lower + part]), high = (float16)(places[upper + part]);
+  const float16 other_low = vload16(0, places + lower + begin), other_high = vload16(0, places + upper + begin);
+  const float16 gap = fmax((float16)(0.0f), fmax(low - other_high, other_low - high));
+  pairs.gap_sq += gap * gap;
+  pairs.size = fmax(pairs.size, fmax(high - low, other_high - other_low));
+  return pairs;
 }
 
 /* Of each body the most, over pairs of its parts, that two vertices may have come nearer to each other [m], less what the parts were farther
@@ -95,24 +105,16 @@ kernel void self_spreads(uint part_count, uint stride, global const uint* part_b
   for (uint begin = part / NODE_WIDTH * NODE_WIDTH; begin < stride; begin += NODE_WIDTH) {
     const int16 is_same = vload16(0, part_bodies + begin) == (uint16)(body);
     if (lane_bits(is_same) == 0u) continue;
-    const PartBoxes move = load_part_boxes(moves, stride, begin);
-    const PartBoxes place = load_part_boxes(places, stride, begin);
-    float16 nearer_sq = (float16)(0.0f), gap_sq = (float16)(0.0f), far = (float16)(0.0f), size = (float16)(0.0f);
-    for (uint k = 0; k < 3u; ++k) {
-      const float16 least = (float16)(moves[(size_t)k * stride + part]), largest = (float16)(moves[(size_t)(3u + k) * stride + part]);
-      const float16 low = (float16)(places[(size_t)k * stride + part]), high = (float16)(places[(size_t)(3u + k) * stride + part]);
-      const float16 nearer = fmax(largest - move.lower[k], move.upper[k] - least);
-      const float16 gap = fmax((float16)(0.0f), fmax(low - place.upper[k], place.lower[k] - high));
-      nearer_sq += nearer * nearer;
-      gap_sq += gap * gap;
-      far = fmax(far, fmax(fmax(fabs(least), fabs(largest)), fmax(fabs(move.lower[k]), fabs(move.upper[k]))));
-      size = fmax(size, fmax(high - low, place.upper[k] - place.lower[k]));
-    }
-    const float16 way = 1.00001f * sqrt(nearer_sq) + 1e-6f * far;
-    const float16 spread = way + 1e-5f * (2.0f * size + way) - fmax((float16)(0.0f), 0.99999f * sqrt(gap_sq) - list_range_m);
+    const float16 none = (float16)(0.0f);
+    PartPairs pairs = {none, none, none, none};
+    pairs = add_axis(pairs, 0u, part, begin, stride, moves, places);
+    pairs = add_axis(pairs, 1u, part, begin, stride, moves, places);
+    pairs = add_axis(pairs, 2u, part, begin, stride, moves, places);
+    const float16 way = 1.00001f * sqrt(pairs.nearer_sq) + 1e-6f * pairs.far;
+    const float16 spread = way + 1e-5f * (2.0f * pairs.size + way) - fmax(none, 0.99999f * sqrt(pairs.gap_sq) - list_range_m);
     /* Parts without triangles give what is no number, or nothing: their lower bounds are above the upper ones. */
-    const int16 is_part = is_same & (move.lower[0] <= move.upper[0]);
-    most = fmax(most, select((float16)(0.0f), spread, is_part));
+    const int16 is_part = is_same & (vload16(0, moves + begin) <= vload16(0, moves + 3u * stride + begin));
+    most = fmax(most, select(none, spread, is_part));
   }
   const float own = max_of_lanes(most);
   if (moves[part] <= moves[3u * stride + part] && own > 0.0f) atomic_max(spreads + body, as_uint(own));

@@ -54,11 +54,12 @@ absl::Status SurfaceContacts::Init(Queue& queue, uint32_t partials, SurfaceConta
   const std::shared_ptr<Context>& context = queue.context();
   if (old != nullptr) {
     detector_ = std::move(old->detector_);
+    self_pairs_ = std::move(old->self_pairs_);
   } else {
     PALPATE_ASSIGN_OR_RETURN(detector_, ProximityDetector::Create(context));
+    PALPATE_ASSIGN_OR_RETURN(self_pairs_, SelfPairs::Create(context, options_.self_pairs));
   }
   const auto part_of = [&](auto part) -> decltype(&(old->*part)) { return old == nullptr ? nullptr : &(old->*part); };
-  PALPATE_ASSIGN_OR_RETURN(self_pairs_, SelfPairs::Create(context, options_.self_pairs));
   PALPATE_RETURN_IF_ERROR(filter_.Init(queue, options_, part_of(&SurfaceContacts::filter_)));
   PALPATE_RETURN_IF_ERROR(BuildSurface(queue));
   PALPATE_RETURN_IF_ERROR(reach_.Init(queue, part_of(&SurfaceContacts::reach_)));

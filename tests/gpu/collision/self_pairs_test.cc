@@ -198,6 +198,106 @@ TEST_F(SelfPairsTest, NoPairIsMissedAtTheEdgeOfAList) {
   }
 }
 
+// Two parts of a body that are far apart: either goes towards the other, along each axis, until it is just beyond the range or within.
+TEST_F(SelfPairsTest, PartsThatWereFarApartMayMeet) {
+  constexpr float kRange = 0.1F;
+  for (int axis = 0; axis < 3; ++axis) {
+    for (const bool is_first : {false, true}) {
+      Model model;
+      AddSheet(
+          &model, 16, 16,
+          [&](double u, double v) {
+            const std::array<double, 3> p = {u, v, 0};
+            return Point(p[(3 - axis) % 3], p[(4 - axis) % 3], p[(5 - axis) % 3]);
+          },
+          true);
+      const size_t half = model.positions.size();
+      const auto shift = [&](Float4* p, double by) { (axis == 0 ? p->z : axis == 1 ? p->x : p->y) += static_cast<float>(by); };
+      for (size_t v = 0; v < half; ++v) {
+        Float4 p = model.positions[v];
+        shift(&p, 1);
+        model.positions.push_back(p);
+      }
+      const Triangles one = model.bodies[0];
+      for (auto t : one) {
+        for (uint32_t& v : t) v += static_cast<uint32_t>(half);
+        model.bodies[0].push_back(t);
+      }
+      Make(model, SelfPairsUse::kAlways);
+      for (const double way : {0.889, 0.92, 0.95, 1.05}) {
+        ASSERT_NO_FATAL_FAILURE(Search(model.positions, kRange));
+        const uint32_t before = without_.contact_count();
+        Positions at = model.positions;
+        for (size_t v = 0; v < half; ++v) shift(&at[is_first ? v : half + v], is_first ? way : -way);
+        ASSERT_NO_FATAL_FAILURE(Search(at, kRange));
+        EXPECT_EQ(without_.contact_count() > before, way > 0.9) << way;
+        EXPECT_EQ(pairs_.listed_bodies(), way > 0.9 ? 0U : 1U) << way;
+      }
+    }
+  }
+}
+
+// Two triangles that were just beyond the list come towards each other, each by less than the list allows.
+TEST_F(SelfPairsTest, WhatTwoPartsMoveAddsUp) {
+  constexpr float kRange = 0.1F, kListRange = 1.25F * kRange;
+  Model model;
+  AddSoup(&model, 500, 0.02, 0.5, 21, true);
+  Make(model, SelfPairsUse::kAlways);
+  PALPATE_ASSERT_OK(without_.Run(queue(), Upload(model.positions), 1.02F * kListRange));
+  const auto near = Download(without_.contact_buffer(), without_.contact_count());
+  uint32_t tried = 0, found = 0;
+  for (const SurfaceContact& contact : near) {
+    if (contact.normal.w < kListRange || ++tried > 4 * kFrames) continue;
+    pairs_.SetBodies({1}, {1});  // else lists grow longer
+    ASSERT_NO_FATAL_FAILURE(Search(model.positions, kRange));
+    const uint32_t before = without_.contact_count();
+    Positions at = model.positions;
+    const double way = 0.7 * (kListRange - kRange);
+    for (uint32_t k = 0; k < 3; ++k) {
+      Float4 &a = at[contact.vertices.x / 3 * 3 + k], &b = at[contact.vertices.w / 3 * 3 + k];
+      a = Moved(a, way * contact.normal.x, way * contact.normal.y, way * contact.normal.z);
+      b = Moved(b, -way * contact.normal.x, -way * contact.normal.y, -way * contact.normal.z);
+    }
+    ASSERT_NO_FATAL_FAILURE(Search(at, kRange));
+    found += without_.contact_count() != before ? 1 : 0;
+  }
+  EXPECT_GT(tried, static_cast<uint32_t>(kFrames));
+  EXPECT_GT(found, static_cast<uint32_t>(kFrames) / 2);
+}
+
+// Clusters with triangles of two bodies, and of three: each triangle in turn leaps to another one of its body.
+TEST_F(SelfPairsTest, BodiesMayShareClusters) {
+  for (const std::vector<uint32_t>& counts : {std::vector<uint32_t>{5, 29}, {5, 3, 29}}) {
+    Model model;
+    for (const uint32_t count : counts) {
+      std::vector<Float4> vertices;
+      Triangles triangles;
+      const double y = 5.0 * static_cast<double>(model.bodies.size());
+      for (uint32_t i = 0; i < count; ++i) {
+        for (const Float4& p : {Point(i, y, 0), Point(i + 0.2, y, 0), Point(i, y + 0.2, 0)}) vertices.push_back(p);
+        triangles.push_back({3 * i, 3 * i + 1, 3 * i + 2});
+      }
+      model.Add(vertices, triangles, true);
+    }
+    Make(model, SelfPairsUse::kAlways);
+    uint32_t first = 0, listed = 0;
+    for (const uint32_t count : counts) {
+      for (uint32_t i = 0; i < count; ++i) {
+        for (int repeat = 0; repeat < 2; ++repeat) ASSERT_NO_FATAL_FAILURE(Search(model.positions, 0.1F));
+        listed += pairs_.listed_bodies();
+        ASSERT_EQ(without_.contact_count(), 0U);
+        Positions at = model.positions;
+        for (uint32_t k = 0; k < 3; ++k) at[first + 3 * i + k] = Moved(at[first + 3 * i + k], i + 1 < count ? 1 : -1, 0, 0.05);
+        ASSERT_NO_FATAL_FAILURE(Search(at, 0.1F));
+        ASSERT_GT(without_.contact_count(), 0U);
+      }
+      first += 3 * count;
+    }
+    // A body that begins and ends within a cluster has no list that reaches.
+    EXPECT_EQ(listed > 0, counts.size() == 2);
+  }
+}
+
 // What moves too fast for any list is left alone for longer and longer; when it is calm again, it gets one.
 TEST_F(SelfPairsTest, ListsThatDoNotLastAreMadeEverMoreRarely) {
   Model model;
