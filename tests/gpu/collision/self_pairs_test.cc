@@ -25,7 +25,7 @@ struct Tally {
 class SelfPairsTest : public SurfaceTest {
  protected:
 #ifdef PALPATE_NATIVE_KERNELS
-  static constexpr int kFrames = 6;  // every access is checked there, which takes its time
+  static constexpr int kFrames = 20;  // every access is checked there, which takes its time
 #else
   static constexpr int kFrames = 40;
 #endif
