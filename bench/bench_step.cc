@@ -1,7 +1,7 @@
 // The step of a liver with a tool pressing on it, at several sizes: rate, how the time splits, growth, and how far each sweep takes the
 // implicit equation. Chains and a bridge of joints, a bar of tissue that joints hold. The step of a pile of rigid bodies that falls into a
 // tray and settles, as in scenes/boxes.json, at several sizes. A cloth that folds over a ball. Ten soft slabs that come to rest on each
-// other.
+// other. With PALPATE_HAS_STEP_LISTS: steps with lists of the pairs within bodies, and without.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -18,6 +18,9 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "bench/bench_step_bullet.h"
+#ifdef PALPATE_HAS_STEP_LISTS
+#include "bench/bench_step_lists.h"
+#endif
 #include "bench/bench_support.h"
 #include "gpu/dynamics/tissue_solver.h"
 #include "gpu/runtime/context.h"
@@ -649,6 +652,9 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
       PALPATE_RETURN_IF_ERROR(MeasureResidual(context, size, acceleration, is_corrected, report));
     }
   }
+#ifdef PALPATE_HAS_STEP_LISTS
+  PALPATE_RETURN_IF_ERROR(MeasureLists(context, report));
+#endif
   if (absl::GetFlag(FLAGS_kernels)) NoteKernels(*context, report);
   return absl::OkStatus();
 }

@@ -48,9 +48,11 @@ absl::StatusOr<ProximityDetector> ProximityDetector::Create(const std::shared_pt
   }
   PALPATE_ASSIGN_OR_RETURN(detector.detect_, context->CreateKernel(source, "proximity_detect", defines));
   PALPATE_ASSIGN_OR_RETURN(detector.keep_, context->CreateKernel(source, "proximity_keep", defines));
+  PALPATE_ASSIGN_OR_RETURN(detector.listed_, context->CreateKernel(source, "proximity_listed", defines));
   PALPATE_ASSIGN_OR_RETURN(detector.records_, context->CreateKernel(source, "proximity_records", defines));
   detector.candidates_ = CandidateStructures::Create(context, options.max_cluster_pairs, options.candidates);
   PALPATE_ASSIGN_OR_RETURN(detector.counters_, DeviceBuffer<uint32_t>::Create(context, kCounters, "proximity counters"));
+  PALPATE_ASSIGN_OR_RETURN(detector.listed_counters_, DeviceBuffer<uint32_t>::Create(context, kCounters, "proximity counters of a list"));
   if (options.reduction == ContactReduction::kNearest) {
     PALPATE_ASSIGN_OR_RETURN(detector.nearest_distance_, context->CreateKernel(source, "proximity_nearest_distance", defines));
     PALPATE_ASSIGN_OR_RETURN(detector.nearest_index_, context->CreateKernel(source, "proximity_nearest_contact", defines));
@@ -122,23 +124,42 @@ absl::Status ProximityDetector::CheckPositions(BufferView<Float4> positions_m) c
   return absl::InvalidArgumentError(absl::StrCat("proximity: ", positions_m.count, " positions for ", surface_->vertex_count, " vertices"));
 }
 
-absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m) {
+absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m,
+                                    SelfPairs* self_pairs) {
   contact_count_ = 0;
-  return RunTask(queue, {.positions_m = positions_m, .range_m = range_m, .reaches_m = reaches_m, .stale = {}});
+  Task task;
+  task.positions_m = positions_m;
+  task.range_m = range_m;
+  task.reaches_m = reaches_m;
+  const bool keeps_all = options_.rest_exclusion_m == 0 && !options_.normal_cones && options_.reduction == ContactReduction::kAll;
+  task.self_pairs = keeps_all ? self_pairs : nullptr;
+  return RunTask(queue, task);
 }
 
 absl::Status ProximityDetector::RunAgain(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m,
                                          BufferView<uint32_t> stale) {
   const bool goes_on = has_keys_ && options_.reduction == ContactReduction::kAll;
   if (!goes_on) return Run(queue, positions_m, range_m, reaches_m);
-  return RunTask(queue, {.positions_m = positions_m, .range_m = range_m, .reaches_m = reaches_m, .stale = stale});
+  Task task;
+  task.positions_m = positions_m;
+  task.range_m = range_m;
+  task.reaches_m = reaches_m;
+  task.stale = stale;
+  return RunTask(queue, task);
 }
 
 absl::Status ProximityDetector::RunTask(Queue& queue, const Task& task) {
   has_keys_ = false;
   stats_ = {};
-  absl::Status status = Check(task);
-  if (status.ok()) status = Find(queue, task);
+  PALPATE_RETURN_IF_ERROR(Check(task));
+  if (surface_->triangle_count == 0) {
+    contact_count_ = 0;
+    return absl::OkStatus();
+  }
+  PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, candidates_.For(*surface_));
+  const bool has_lists =
+      task.self_pairs != nullptr && surface_->triangle_count <= SelfPairs::kMostTriangles && candidates->TakeTriangleGroups({});
+  const absl::Status status = has_lists ? FindWithSelfPairs(queue, *candidates, task) : Find(queue, *candidates, task);
   if (!status.ok()) contact_count_ = 0;
   return status;
 }
@@ -160,42 +181,81 @@ absl::Status ProximityDetector::Check(const Task& task) const {
   return absl::OkStatus();
 }
 
-absl::Status ProximityDetector::Find(Queue& queue, const Task& task) {
-  if (surface_->triangle_count == 0) return absl::OkStatus();
+/// All that comes before pairs of elements: boxes, clusters, pairs of clusters.
+absl::Status ProximityDetector::Prepare(Queue& queue, CandidatePairs& candidates, const Task& task) {
   const bool is_gpu = lanes_ == 1;
-  PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, candidates_.For(*surface_));
   PALPATE_RETURN_IF_ERROR(
-      Annotate(candidates->BeginAtRest(queue, *surface_, task.positions_m, task.range_m, task.reaches_m, task.stale), "proximity"));
+      Annotate(candidates.BeginAtRest(queue, *surface_, task.positions_m, task.range_m, task.reaches_m, task.stale), "proximity"));
+  candidates.TakeTriangleGroups(task.groups);
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
   PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}},
                                        Arg("triangle_count", surface_->triangle_count), Arg("triangles", surface_->triangles),
-                                       Arg("groups", surface_->groups), Arg("active_bodies", candidates->active_bodies()),
+                                       Arg("groups", surface_->groups), Arg("active_bodies", candidates.active_bodies()),
                                        Arg("positions", task.positions_m), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
                                        Arg("boxes", boxes_), Arg("spheres", spheres_), Arg("counters", counters_)));
-  PALPATE_ASSIGN_OR_RETURN(clusters_, candidates->Add(queue, SurfaceElement::kTriangle, boxes_));
-  PALPATE_RETURN_IF_ERROR(FindCandidates(queue, *candidates, /*may_wait=*/false));
-  a_shift_ = BitsFor(std::max(surface_->triangle_count, surface_->edge_count));
-  kind_shift_ = a_shift_ + BitsFor(std::max(surface_->vertex_count, surface_->edge_count));
+  PALPATE_ASSIGN_OR_RETURN(clusters_, candidates.Add(queue, SurfaceElement::kTriangle, boxes_));
+  return FindCandidates(queue, candidates, task.search, /*may_wait=*/false);
+}
+
+absl::Status ProximityDetector::Find(Queue& queue, CandidatePairs& candidates, const Task& task) {
+  PALPATE_RETURN_IF_ERROR(Prepare(queue, candidates, task));
+  SetShifts();
   std::array<uint32_t, kCounters> counters = {};
-  PALPATE_ASSIGN_OR_RETURN(const bool is_found, FindKeys(queue, task, *candidates, counters));
+  PALPATE_ASSIGN_OR_RETURN(const bool is_found, FindKeys(queue, task, candidates, counters));
   if (!is_found) {
     Task anew = task;
     anew.stale = {};
-    return Find(queue, anew);
+    return Find(queue, candidates, anew);
   }
+  return MakeContacts(queue, task, counters);
+}
+
+void ProximityDetector::SetShifts() {
+  a_shift_ = BitsFor(std::max(surface_->triangle_count, surface_->edge_count));
+  kind_shift_ = a_shift_ + BitsFor(std::max(surface_->vertex_count, surface_->edge_count));
+}
+
+/// Contacts of the keys that were appended.
+absl::Status ProximityDetector::MakeContacts(Queue& queue, const Task& task, std::span<const uint32_t> counters) {
   contact_count_ = counters[0];
   stats_.contacts_found = counters[0];
-  stats_.triangle_pairs = Wide(&counters[2]);
-  stats_.element_pairs = Wide(&counters[4]);
-  stats_.tests = Wide(&counters[6]);
+  stats_.triangle_pairs += Wide(&counters[2]);
+  stats_.element_pairs += Wide(&counters[4]);
+  stats_.tests += Wide(&counters[6]);
   stats_.rest_excluded = Wide(&counters[8]);
   stats_.patches = counters[10];
   has_keys_ = true;
   if (counters[0] == 0) return absl::OkStatus();
-
   PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, counters[0], kind_shift_ + 1));
   PALPATE_RETURN_IF_ERROR(LaunchRecords(queue, counters[0], task.positions_m));
   return options_.reduction == ContactReduction::kNearest ? Reduce(queue) : absl::OkStatus();
+}
+
+absl::Status ProximityDetector::TooManyContacts(const Task& task) const {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("proximity: more than max_contacts = ", options_.max_contacts, " contacts below ", task.range_m, " m"));
+}
+
+/// Reads what was counted, with what is still to be read. Blocking.
+absl::Status ProximityDetector::ReadCounters(Queue& queue, std::span<uint32_t> counters) {
+  if (found_.on_device != nullptr) PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(*found_.on_device, found_host_));
+  return queue.ReadBlocking(counters_, counters);
+}
+
+/// After ReadCounters: whether all pairs of clusters were looked at. If not, they are there now, and counters are 0.
+absl::StatusOr<bool> ProximityDetector::TakeCandidates(Queue& queue, CandidatePairs& candidates, const Task& task,
+                                                       std::span<const uint32_t> counters) {
+  if (counters[1] != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("proximity: the position of vertex ", ~counters[1], " is not finite or beyond 1e8 m"));
+  }
+  if (found_.on_device != nullptr && (found_host_[1] != 0 || found_host_[0] > found_.count)) {
+    PALPATE_RETURN_IF_ERROR(FindCandidates(queue, candidates, task.search, /*may_wait=*/true));
+    PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+    return false;
+  }
+  stats_.cluster_pairs = found_.on_device != nullptr ? found_host_[0] : found_.count;
+  last_found_[static_cast<size_t>(task.search)] = static_cast<uint32_t>(stats_.cluster_pairs);
+  return true;
 }
 
 /// Keys of all pairs of elements, in no order, and what was counted. False if what was known is needed and lost: then all is to be done
@@ -204,28 +264,113 @@ absl::StatusOr<bool> ProximityDetector::FindKeys(Queue& queue, const Task& task,
   if (options_.normal_cones) PALPATE_RETURN_IF_ERROR(Grow(context_, is_patch_, clusters_.count, "proximity patches"));
   for (;;) {
     if (task.stale.handle != nullptr) PALPATE_RETURN_IF_ERROR(Keep(queue, task.stale));
-    PALPATE_RETURN_IF_ERROR(Launch(queue, task));
-    if (found_.on_device != nullptr) PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(*found_.on_device, found_host_));
-    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
-    if (counters[1] != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("proximity: the position of vertex ", ~counters[1], " is not finite or beyond 1e8 m"));
-    }
-    if (found_.on_device != nullptr && (found_host_[1] != 0 || found_host_[0] > found_.count)) {  // nothing was looked at
-      PALPATE_RETURN_IF_ERROR(FindCandidates(queue, candidates, /*may_wait=*/true));
-      PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
-      continue;
-    }
-    stats_.cluster_pairs = found_.on_device != nullptr ? found_host_[0] : found_.count;
-    last_found_ = static_cast<uint32_t>(stats_.cluster_pairs);
-    if (counters[0] > options_.max_contacts) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("proximity: more than max_contacts = ", options_.max_contacts, " contacts below ", task.range_m, " m"));
-    }
+    PALPATE_RETURN_IF_ERROR(Launch(queue, task, contact_keys()));
+    PALPATE_RETURN_IF_ERROR(ReadCounters(queue, counters));
+    PALPATE_ASSIGN_OR_RETURN(const bool is_complete, TakeCandidates(queue, candidates, task, counters));
+    if (!is_complete) continue;
+    if (counters[0] > options_.max_contacts) return TooManyContacts(task);
     if (counters[0] <= keys_.capacity()) return true;
     PALPATE_RETURN_IF_ERROR(ReserveContacts(counters[0]));
     if (task.stale.handle != nullptr) return false;  // what was known is lost, and candidates are those of stale bodies
     PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
   }
+}
+
+absl::Status ProximityDetector::FindWithSelfPairs(Queue& queue, CandidatePairs& candidates, const Task& task) {
+  for (;;) {
+    const SelfPairs::Plan plan = task.self_pairs->MakePlan(task.range_m);
+    if (plan == SelfPairs::Plan::kNothing) return Find(queue, candidates, task);
+    SetShifts();
+    PALPATE_ASSIGN_OR_RETURN(const bool is_done, plan == SelfPairs::Plan::kRenew ? RenewSelfPairs(queue, candidates, task)
+                                                                                 : UseSelfPairs(queue, candidates, task));
+    if (is_done) return absl::OkStatus();
+  }
+}
+
+/// A list, and the contacts among its pairs. False if there is none, because it would be too long.
+absl::StatusOr<bool> ProximityDetector::RenewSelfPairs(Queue& queue, CandidatePairs& candidates, const Task& task) {
+  SelfPairs& self = *task.self_pairs;
+  Task wide = task;
+  wide.search = Search::kList;
+  wide.range_m = self.list_range_m();
+  PALPATE_ASSIGN_OR_RETURN(wide.reaches_m, self.Reaches(queue, *surface_, task.reaches_m, task.range_m));
+  PALPATE_RETURN_IF_ERROR(Prepare(queue, candidates, wide));
+  PALPATE_RETURN_IF_ERROR(self.KeepPlaces(queue, *surface_, clusters_, task.positions_m));
+  PALPATE_RETURN_IF_ERROR(self.Reserve(1));
+  std::array<uint32_t, kCounters> counters = {}, listed = {};
+  for (;;) {
+    const auto room = static_cast<uint32_t>(self.keys().count());
+    PALPATE_RETURN_IF_ERROR(Launch(queue, wide, {self.keys().view(), counters_}));
+    PALPATE_RETURN_IF_ERROR(queue.Zero(listed_counters_));
+    PALPATE_RETURN_IF_ERROR(LaunchListed(queue, task, room, {}, {keys_.keys().view(), listed_counters_}));
+    PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(listed_counters_, listed));
+    PALPATE_RETURN_IF_ERROR(ReadCounters(queue, counters));
+    PALPATE_ASSIGN_OR_RETURN(const bool is_complete, TakeCandidates(queue, candidates, wide, counters));
+    if (!is_complete) continue;
+    if (counters[0] > options_.max_contacts) {
+      self.GiveUp();
+      return false;
+    }
+    if (counters[0] <= room && listed[0] <= keys_.capacity()) break;
+    PALPATE_RETURN_IF_ERROR(self.Reserve(counters[0]));
+    PALPATE_RETURN_IF_ERROR(ReserveContacts(listed[0]));
+    PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+  }
+  self.Renewed(counters[0]);
+  // What was tested is in both; the contacts are in the second.
+  stats_.triangle_pairs = Wide(&counters[2]);
+  stats_.element_pairs = Wide(&counters[4]);
+  stats_.tests = Wide(&counters[6]);
+  PALPATE_RETURN_IF_ERROR(MakeContacts(queue, task, listed));
+  return true;
+}
+
+/// Contacts among the pairs of the list, and those that are not for it to know. False if it does not reach.
+absl::StatusOr<bool> ProximityDetector::UseSelfPairs(Queue& queue, CandidatePairs& candidates, const Task& task) {
+  SelfPairs& self = *task.self_pairs;
+  Task others = task;
+  others.search = Search::kOthers;
+  PALPATE_RETURN_IF_ERROR(self.EnqueueSpreads(queue, *surface_, task.positions_m));
+  if (self.has_others()) {
+    PALPATE_ASSIGN_OR_RETURN(others.groups, self.Groups(queue, *surface_));
+    PALPATE_RETURN_IF_ERROR(Prepare(queue, candidates, others));
+  } else {
+    found_ = {};
+    PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+  }
+  std::array<uint32_t, kCounters> counters = {};
+  for (bool is_first = true;; is_first = false) {
+    PALPATE_RETURN_IF_ERROR(Launch(queue, others, contact_keys()));
+    PALPATE_RETURN_IF_ERROR(LaunchListed(queue, task, self.count(), self.in_use(), contact_keys()));
+    PALPATE_RETURN_IF_ERROR(ReadCounters(queue, counters));
+    if (is_first && !self.TakeSpreads(task.range_m)) return false;
+    if (self.has_others()) {
+      PALPATE_ASSIGN_OR_RETURN(const bool is_complete, TakeCandidates(queue, candidates, others, counters));
+      if (!is_complete) continue;
+    }
+    if (counters[0] > options_.max_contacts) return TooManyContacts(task);
+    if (counters[0] <= keys_.capacity()) break;
+    PALPATE_RETURN_IF_ERROR(ReserveContacts(counters[0]));
+    PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+  }
+  PALPATE_RETURN_IF_ERROR(MakeContacts(queue, task, counters));
+  return true;
+}
+
+/// Appends those of the first pairs of the list that are within the range: of bodies in use, or (a null view) of all; then there are as
+/// many as counters_ says, if they are no more.
+absl::Status ProximityDetector::LaunchListed(Queue& queue, const Task& task, uint32_t count, BufferView<uint32_t> bodies,
+                                             const KeysOf& target) {
+  if (count == 0) return absl::OkStatus();
+  const SelfPairs& self = *task.self_pairs;
+  const bool is_known = bodies.handle != nullptr;
+  const uint32_t chunk = lanes_ == 1 ? 1 : std::clamp(count / (16 * context_->device().compute_units), 64U, 1024U);
+  return queue.Launch(listed_, {CeilDivide(count, chunk), lanes_ == 1 ? LocalSize() : 1}, Arg("list", self.keys()),
+                      Arg("list_count", is_known ? BufferView<uint32_t>{} : counters_.view()), Arg("list_capacity", count),
+                      Arg("chunk", chunk), Arg("used_bodies", bodies), Arg("triangles", surface_->triangles), Arg("edges", surface_->edges),
+                      Arg("vertex_groups", surface_->vertex_groups), Arg("positions", task.positions_m), Arg("range_m", task.range_m),
+                      Arg("reaches", task.reaches_m), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
+                      Arg("capacity", keys_.capacity()), Arg("keys", target.keys), Arg("counters", target.counters));
 }
 
 /// Those of the contacts known between two bodies that are not stale.
@@ -238,12 +383,13 @@ absl::Status ProximityDetector::Keep(Queue& queue, BufferView<uint32_t> stale) {
 }
 
 /// The pairs of clusters. Without waiting where that can be done, and the run before tells how many there may be.
-absl::Status ProximityDetector::FindCandidates(Queue& queue, CandidatePairs& candidates, bool may_wait) {
+absl::Status ProximityDetector::FindCandidates(Queue& queue, CandidatePairs& candidates, Search search, bool may_wait) {
   constexpr auto kTriangles = SurfaceElement::kTriangle;
-  if (!may_wait && last_found_ && candidates.finds_on_device()) {
+  const std::optional<uint32_t> last = last_found_[static_cast<size_t>(search)];
+  if (!may_wait && last && candidates.finds_on_device()) {
     absl::StatusOr<ClusterPairsOnDevice> pairs = candidates.FindOnDevice(queue, kTriangles, kTriangles);
     if (!pairs.ok()) return Annotate(pairs.status(), "proximity");
-    const uint64_t guess = uint64_t{*last_found_} + *last_found_ / 2 + 64;
+    const uint64_t guess = uint64_t{*last} + *last / 2 + 64;
     found_ = {
         .pairs = pairs->pairs, .count = static_cast<uint32_t>(std::min<uint64_t>(guess, pairs->pairs.count)), .on_device = pairs->count};
     return absl::OkStatus();
@@ -253,7 +399,8 @@ absl::Status ProximityDetector::FindCandidates(Queue& queue, CandidatePairs& can
   return absl::OkStatus();
 }
 
-absl::Status ProximityDetector::Launch(Queue& queue, const Task& task) {
+/// Appends the keys of what is in the pairs of clusters.
+absl::Status ProximityDetector::Launch(Queue& queue, const Task& task, const KeysOf& target) {
   if (options_.normal_cones) {
     PALPATE_RETURN_IF_ERROR(queue.Launch(patches_kernel_, {clusters_.count, LocalSize()}, Arg("cluster_count", clusters_.count),
                                          Arg("elements", clusters_.elements), Arg("triangles", surface_->triangles),
@@ -275,8 +422,8 @@ absl::Status ProximityDetector::Launch(Queue& queue, const Task& task) {
       Arg("is_patch", is_patch_), Arg("stale_bodies", task.stale), Arg("positions", task.positions_m),
       Arg("rest_positions", rest_positions_), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
       Arg("rest_exclusion_m", options_.rest_exclusion_m), Arg("element_boxes", cl_int{options_.element_boxes}), Arg("a_shift", a_shift_),
-      Arg("kind_shift", kind_shift_), Arg("capacity", keys_.capacity()), Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)),
-      Arg("keys", keys_.keys()), Arg("counters", counters_));
+      Arg("kind_shift", kind_shift_), Arg("capacity", static_cast<uint32_t>(target.keys.count)),
+      Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", target.keys), Arg("counters", target.counters));
 }
 
 absl::Status ProximityDetector::LaunchRecords(Queue& queue, uint32_t count, BufferView<Float4> positions_m) {

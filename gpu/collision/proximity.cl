@@ -623,6 +623,55 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
   add_wide(counters + COUNT_REST_EXCLUDED, search.rest_excluded);
 }
 
+/* Appends the keys of a list whose elements are within the range now: one work-item takes `chunk` of them in a row. list_count: how many
+   there are, or null: list_capacity; if they are more than that, nothing is done. used_bodies [body], or null: only pairs of one body for which it is 1. */
+kernel void proximity_listed(global const ulong* list, global const uint* list_count, uint list_capacity, uint chunk,
+                             global const uint* used_bodies, global const uint4* triangles, global const uint2* edges,
+                             global const uint* vertex_groups, global const float4* positions, float range_m, global const float* reaches,
+                             uint a_shift, uint kind_shift, uint capacity, global ulong* keys, volatile global uint* counters) {
+  const uint count = !list_count ? list_capacity : list_count[0] > list_capacity ? 0u : list_count[0];
+  const uint begin = (uint)get_global_id(0) * chunk;
+  if (begin >= count) return;
+  const uint end = min(begin + chunk, count);
+  Search search = {.triangles = triangles,
+                   .edges = edges,
+                   .vertex_groups = vertex_groups,
+                   .positions = positions,
+                   .rest_positions = 0,
+                   .reaches = reaches,
+                   .range_m = range_m,
+                   .rest_exclusion_sq_m2 = 0.0f,
+                   .a_shift = a_shift,
+                   .kind_shift = kind_shift,
+                   .element_boxes = 0,
+                   .capacity = capacity,
+                   .keys = keys,
+                   .counters = counters};
+  Batch near_triangles;
+  Batch near_edges;
+  near_triangles.count = 0;
+  near_edges.count = 0;
+  for (uint i = begin; i < end; ++i) {
+    const ulong key = list[i];
+    const uint a = (uint)(key >> a_shift) & (uint)((1u << (kind_shift - a_shift)) - 1u);
+    const uint b = (uint)key & ((1u << a_shift) - 1u);
+    const int is_vertex = (uint)(key >> kind_shift) == PALPATE_VERTEX_TRIANGLE;
+    if (used_bodies) {
+      const uint group_a = vertex_groups[is_vertex ? a : edges[a].x] & PALPATE_GROUP_MASK;
+      const uint group_b = vertex_groups[is_vertex ? triangles[b].x : edges[b].x] & PALPATE_GROUP_MASK;
+      if (group_a != group_b || used_bodies[group_a] == 0u) continue;
+    }
+    if (is_vertex) {
+      add_to_batch(&search, &near_triangles, PALPATE_VERTEX_TRIANGLE, a, b);
+    } else {
+      add_to_batch(&search, &near_edges, PALPATE_EDGE_EDGE, a, b);
+    }
+  }
+  flush_batch(&search, &near_triangles, PALPATE_VERTEX_TRIANGLE);
+  flush_batch(&search, &near_edges, PALPATE_EDGE_EDGE);
+  add_wide(counters + COUNT_TESTS, search.tests);
+}
+
 /* Below this share of the elements' size a distance vector is mostly rounding, and the direction is taken from the elements. */
 #define SURE_DIRECTION 1e-4f
 

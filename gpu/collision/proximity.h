@@ -9,6 +9,7 @@
 #include "gpu/base/status.h"
 #include "gpu/collision/candidate_pairs.h"
 #include "gpu/collision/proximity_key_list.h"
+#include "gpu/collision/self_pairs.h"
 #include "gpu/collision/surface_topology.h"
 #include "gpu/primitives/scan.h"
 #include "gpu/runtime/buffer.h"
@@ -87,7 +88,12 @@ class ProximityDetector {
   ///
   /// With `reaches_m` [body] a pair of two bodies counts only below the sum of their reaches, each at most half the range: bodies that move
   /// little need not look far. A body's elements meet each other below twice its reach.
-  absl::Status Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m = {});
+  ///
+  /// With `self_pairs` (or null) what it knows of pairs within bodies is used and renewed. The contacts are the same; stats() are those of
+  /// what was done. Its bodies must be those of the surface. Not with rest_exclusion_m, normal_cones or a reduction, nor on
+  /// surfaces of more than SelfPairs::kMostTriangles or where candidates are found by pairs of bodies: then it is left alone.
+  absl::Status Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m = {},
+                   SelfPairs* self_pairs = nullptr);
 
   /// As Run at other positions, where the pairs of the last Run, RunAgain or Refresh may still do: pairs of two bodies that are not stale
   /// are those, as Refresh has them. `stale` [body]: 1 or 0. Runs anew if there was none on this surface; with a reduction always.
@@ -109,21 +115,42 @@ class ProximityDetector {
   const ElementClusters& clusters() const { return clusters_; }
 
  private:
-  /// What Run and RunAgain were given. stale: a null view in Run.
+  /// What a search is for: all pairs, those of a list, or those that are not in a list.
+  enum class Search : uint8_t { kAll, kList, kOthers };
+  /// What Run and RunAgain were given. stale: a null view in Run. groups: those of the surface, or others.
   struct Task {
     BufferView<Float4> positions_m;
     float range_m = 0;
     BufferView<float> reaches_m;
     BufferView<uint32_t> stale;
+    SelfPairs* self_pairs = nullptr;
+    Search search = Search::kAll;
+    BufferView<uint32_t> groups;
+  };
+  /// Where keys are appended.
+  struct KeysOf {
+    BufferView<uint64_t> keys;
+    const DeviceBuffer<uint32_t>& counters;
   };
   absl::Status RunTask(Queue& queue, const Task& task);
   absl::Status Check(const Task& task) const;
-  absl::Status Find(Queue& queue, const Task& task);
+  absl::Status Find(Queue& queue, CandidatePairs& candidates, const Task& task);
+  absl::Status FindWithSelfPairs(Queue& queue, CandidatePairs& candidates, const Task& task);
+  absl::StatusOr<bool> RenewSelfPairs(Queue& queue, CandidatePairs& candidates, const Task& task);
+  absl::StatusOr<bool> UseSelfPairs(Queue& queue, CandidatePairs& candidates, const Task& task);
+  absl::Status Prepare(Queue& queue, CandidatePairs& candidates, const Task& task);
   absl::StatusOr<bool> FindKeys(Queue& queue, const Task& task, CandidatePairs& candidates, std::span<uint32_t> counters);
+  absl::Status ReadCounters(Queue& queue, std::span<uint32_t> counters);
+  absl::StatusOr<bool> TakeCandidates(Queue& queue, CandidatePairs& candidates, const Task& task, std::span<const uint32_t> counters);
+  absl::Status MakeContacts(Queue& queue, const Task& task, std::span<const uint32_t> counters);
   absl::Status Keep(Queue& queue, BufferView<uint32_t> stale);
-  absl::Status FindCandidates(Queue& queue, CandidatePairs& candidates, bool may_wait);
-  absl::Status Launch(Queue& queue, const Task& task);
+  absl::Status FindCandidates(Queue& queue, CandidatePairs& candidates, Search search, bool may_wait);
+  absl::Status Launch(Queue& queue, const Task& task, const KeysOf& target);
+  absl::Status LaunchListed(Queue& queue, const Task& task, uint32_t count, BufferView<uint32_t> bodies, const KeysOf& target);
+  void SetShifts();
   absl::Status ReserveContacts(uint32_t count);
+  absl::Status TooManyContacts(const Task& task) const;
+  KeysOf contact_keys() const { return {keys_.keys().view(), counters_}; }
   size_t LocalSize() const { return lanes_ == 1 ? 64 : 8; }
   absl::Status CheckPositions(BufferView<Float4> positions_m) const;
   absl::Status LaunchRecords(Queue& queue, uint32_t count, BufferView<Float4> positions_m);
@@ -147,15 +174,15 @@ class ProximityDetector {
     const DeviceBuffer<uint32_t>* on_device = nullptr;
   };
   Candidates found_;
-  std::array<uint32_t, 2> found_host_{};  // what on_device held: pairs, and whether they are refused
-  std::optional<uint32_t> last_found_;    // pairs of the run before
+  std::array<uint32_t, 2> found_host_{};               // what on_device held: pairs, and whether they are refused
+  std::array<std::optional<uint32_t>, 3> last_found_;  // pairs of the last run, by what it was for
   ProximityKeyList keys_;
   StreamCompaction compaction_;
-  Kernel boxes_kernel_, patches_kernel_, detect_, keep_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
+  Kernel boxes_kernel_, patches_kernel_, detect_, keep_, listed_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
   DeviceBuffer<Float4> rest_positions_;
   DeviceBuffer<Box> boxes_;
   DeviceBuffer<Float4> spheres_;
-  DeviceBuffer<uint32_t> counters_, is_patch_;
+  DeviceBuffer<uint32_t> counters_, listed_counters_, is_patch_;
   DeviceBuffer<SurfaceContact> contacts_, all_contacts_;
   DeviceBuffer<uint32_t> nearest_, nearest_contact_, flags_, kept_, kept_count_;
 };

@@ -14,13 +14,16 @@ absl::StatusOr<std::unique_ptr<CandidatePairs>> TreeCandidates::Create(const std
 absl::Status TreeCandidates::Begin(Queue& /*queue*/, const DeviceSurface& surface, BufferView<Float4> /*starts_m*/,
                                    BufferView<Float4> /*ends_m*/, float /*distance_m*/, BufferView<uint32_t> /*wanted*/) {
   surface_ = &surface;
+  triangle_groups_ = {};
   count_ = 0;
   return absl::OkStatus();
 }
 
 absl::StatusOr<ElementClusters> TreeCandidates::Add(Queue& queue, SurfaceElement kind, BufferView<Box> boxes) {
   BoxHierarchy& tree = trees_[static_cast<size_t>(kind)];
-  PALPATE_RETURN_IF_ERROR(tree.Build(queue, boxes, surface_->GroupsOf(kind), surface_->CountOf(kind), surface_->body_count));
+  const bool has_groups = kind == SurfaceElement::kTriangle && triangle_groups_.handle != nullptr;
+  PALPATE_RETURN_IF_ERROR(tree.Build(queue, boxes, has_groups ? triangle_groups_ : surface_->GroupsOf(kind).view(), surface_->CountOf(kind),
+                                     surface_->body_count));
   return ElementClusters{tree.nodes(), tree.node_groups(), tree.elements(), tree.cluster_count()};
 }
 

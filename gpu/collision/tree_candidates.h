@@ -18,6 +18,10 @@ class TreeCandidates final : public CandidatePairs {
   std::string_view name() const override { return "tree"; }
   absl::Status Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m, float distance_m,
                      BufferView<uint32_t> wanted) override;
+  bool TakeTriangleGroups(BufferView<uint32_t> groups) override {
+    triangle_groups_ = groups;
+    return true;
+  }
   absl::StatusOr<ElementClusters> Add(Queue& queue, SurfaceElement kind, BufferView<Box> boxes) override;
   absl::Status Find(Queue& queue, SurfaceElement p, SurfaceElement q) override;
   bool finds_on_device() const override { return true; }
@@ -28,6 +32,7 @@ class TreeCandidates final : public CandidatePairs {
   TreeCandidates() = default;
 
   const DeviceSurface* surface_ = nullptr;
+  BufferView<uint32_t> triangle_groups_;  // or null
   std::array<BoxHierarchy, kSurfaceElementCount> trees_;
   ClusterPairs cluster_pairs_;
 };

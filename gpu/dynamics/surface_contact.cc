@@ -54,8 +54,10 @@ absl::Status SurfaceContacts::Init(Queue& queue, uint32_t partials, SurfaceConta
   const std::shared_ptr<Context>& context = queue.context();
   if (old != nullptr) {
     detector_ = std::move(old->detector_);
+    self_pairs_ = std::move(old->self_pairs_);
   } else {
     PALPATE_ASSIGN_OR_RETURN(detector_, ProximityDetector::Create(context));
+    PALPATE_ASSIGN_OR_RETURN(self_pairs_, SelfPairs::Create(context, options_.self_pairs));
   }
   const auto part_of = [&](auto part) -> decltype(&(old->*part)) { return old == nullptr ? nullptr : &(old->*part); };
   PALPATE_RETURN_IF_ERROR(filter_.Init(queue, options_, part_of(&SurfaceContacts::filter_)));
@@ -82,6 +84,13 @@ absl::Status SurfaceContacts::SetDetectors() {
   boxes_.Invalidate();
   are_bodies_known_ = false;
   filter_.SetSurface(surface_.device());
+  std::vector<uint8_t> meets_itself(layout_.self_collision.size(), 0), has_surface(layout_.self_collision.size(), 0);
+  for (const uint32_t group : surface_.vertex_groups()) {
+    if (group == SurfaceTopology::kNoGroup) continue;
+    has_surface[group & PALPATE_GROUP_MASK] = 1;
+    if ((group & PALPATE_GROUP_SELF) != 0) meets_itself[group & PALPATE_GROUP_MASK] = 1;
+  }
+  self_pairs_.SetBodies(std::move(meets_itself), std::move(has_surface));
   return detector_.SetSurface(surface_.device());
 }
 
@@ -133,7 +142,8 @@ absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {
 absl::Status SurfaceContacts::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: what is not used here is of a step, an option, or keeps no state.
   [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, expects_detection, are_bodies_known, surface, reach,
-                          boxes, check, filter, tangles, pairs, components, detector, x_sweep, detected, certified, truncated] = *this;
+                          boxes, check, filter, tangles, pairs, components, detector, self_pairs, x_sweep, detected, certified, truncated] =
+      *this;
   archive.Enter("SurfaceContacts");
   archive(statistics, reach);
   surface.SaveState(archive);
@@ -190,6 +200,14 @@ absl::Status SurfaceContacts::LookAhead(Queue& queue, const DeviceBuffer<Float4>
   return reach_.LookAhead(queue, *surface_.device(), x_start, x);
 }
 
+absl::Status SurfaceContacts::LookEverywhere(Queue& queue, const DeviceBuffer<Float4>& x) {
+  const absl::Status status = detector_.Run(queue, x, reach_.range_m(), reach_.reaches(), &self_pairs_);
+  statistics_.self_searches += self_pairs_.self_bodies();
+  statistics_.listed_searches += self_pairs_.listed_bodies();
+  statistics_.renewed_lists += self_pairs_.is_renewed() ? 1 : 0;
+  return status;
+}
+
 absl::Status SurfaceContacts::Detect(Queue& queue, const CertifiedPositions& x, bool at_start, Look look) {
   const Clock::time_point mark = Clock::now();
   if (follower_ != nullptr && !at_start) PALPATE_RETURN_IF_ERROR(follower_->Detected(queue));
@@ -202,7 +220,7 @@ absl::Status SurfaceContacts::Detect(Queue& queue, const CertifiedPositions& x, 
     ++statistics_.detections;
     PALPATE_RETURN_IF_ERROR(look == Look::kStaleBodies
                                 ? detector_.RunAgain(queue, x.x(), reach_.range_m(), reach_.reaches(), reach_.stale())
-                                : detector_.Run(queue, x.x(), reach_.range_m(), reach_.reaches()));
+                                : LookEverywhere(queue, x.x()));
   }
   PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), certified_, vertex_count_));
@@ -283,7 +301,7 @@ absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue
   // What has been asked for comes with the answer of the detection, which is not thrown away as long as steps are like the one before.
   const bool looks_ahead = expects_detection_;
   const Clock::time_point mark = Clock::now();
-  const absl::Status looked = looks_ahead ? detector_.Run(queue, start.x(), reach_.range_m(), reach_.reaches()) : queue.FinishBlocking();
+  const absl::Status looked = looks_ahead ? LookEverywhere(queue, start.x()) : queue.FinishBlocking();
   statistics_.detect_ms += looks_ahead ? MillisecondsSince(mark) : 0;
   const bool has_waited = looked.ok() && surface_.device()->triangle_count > 0;
   if (!has_waited) PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
@@ -391,8 +409,8 @@ uint32_t SurfaceContacts::TruncatedLimit() const {
 
 size_t SurfaceContacts::device_bytes() const {
   return reach_.params().size_bytes() + boxes_.device_bytes() + check_.device_bytes() + filter_.device_bytes() + tangles_.device_bytes() +
-         pairs_.device_bytes() + components_.device_bytes() + x_sweep_.size_bytes() + detected_.size_bytes() + certified_.size_bytes() +
-         truncated_.size_bytes();
+         pairs_.device_bytes() + components_.device_bytes() + self_pairs_.device_bytes() + x_sweep_.size_bytes() + detected_.size_bytes() +
+         certified_.size_bytes() + truncated_.size_bytes();
 }
 
 absl::Status SweptSurfaces::BeforeSweep(Queue& queue) {

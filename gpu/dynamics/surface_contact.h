@@ -9,6 +9,7 @@
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/collision/proximity.h"
+#include "gpu/collision/self_pairs.h"
 #include "gpu/dynamics/body_boxes.h"
 #include "gpu/dynamics/certified_positions.h"
 #include "gpu/dynamics/contact_surface.h"
@@ -39,14 +40,17 @@ struct SurfaceStatistics {
   uint32_t filtered_vertices = 0;   ///< whose first guess those shortened
   uint32_t truncated_vertices = 0;  ///< whose last move was cut short by a bound
   uint32_t intersections = 0;       ///< edges through triangles, where that was counted
+  uint32_t self_searches = 0;       ///< of bodies with themselves, over all detections of everything
+  uint32_t listed_searches = 0;     ///< those of them that looked at a list only (SelfPairs)
+  uint32_t renewed_lists = 0;
   double detect_ms = 0;
   double filter_ms = 0;
   double check_ms = 0;
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    // Times are not state.
-    [[maybe_unused]] auto& [a, b, c, d, e, f, g, detect, filter, check] = *this;
+    // Times are not state, nor is how something was found.
+    [[maybe_unused]] auto& [a, b, c, d, e, f, g, h, i, j, detect, filter, check] = *this;
     archive(a, b, c, d, e, f, g);
   }
 };
@@ -148,6 +152,8 @@ class SurfaceContacts {
   enum class Look : uint8_t { kEverything, kKnownPairs, kStaleBodies, kAlreadyLooked };
   /// Pairs at x, within the reaches that are set.
   absl::Status Detect(Queue& queue, const CertifiedPositions& x, bool at_start, Look look);
+  /// Looks at everything, within the reaches that are set.
+  absl::Status LookEverywhere(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status LookAhead(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
   absl::StatusOr<CertifiedPositions> Filter(Queue& queue, const CertifiedPositions& from, MoveFilter::From where,
                                             const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched, Meeting meeting);
@@ -184,6 +190,7 @@ class SurfaceContacts {
   SurfacePairs pairs_;
   FreeComponents components_;
   ProximityDetector detector_;
+  SelfPairs self_pairs_;
   DeviceBuffer<Float4> x_sweep_;
   DeviceBuffer<Float4> detected_;    // positions at the detection, moved along with components
   DeviceBuffer<Float4> certified_;   // likewise, not moved along

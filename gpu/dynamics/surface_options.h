@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "gpu/collision/self_pairs_use.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/shared/types.h"
 
@@ -16,8 +17,9 @@ struct SurfaceOptions {
   double reserve_m = 0;  ///< detections look this much beyond the margin; 0: the larger of the margin and 0.4 mean edges less it
   /// Mean edge that the reserve went by before an edit, or 0. It is kept until edges are another size, see SurfaceReach.
   double reach_edge_m = 0;
-  uint32_t max_detections = 4;       ///< in one step, at least 1
-  bool check_intersections = false;  ///< count them after every step, not only while there are some
+  uint32_t max_detections = 4;                         ///< in one step, at least 1
+  bool check_intersections = false;                    ///< count them after every step, not only while there are some
+  SelfPairsUse self_pairs = SelfPairsUse::kAutomatic;  ///< see SelfPairs; never changes the motion
 
   /// Distance that pairs keep, unless they were nearer before. So near that rounding hides which side is which, a pair could only stay
   /// where it is, whatever pulls it apart.

@@ -180,6 +180,7 @@ absl::Status TissueSolver::Impl::MakeSurface(SurfaceContacts* old, double reach_
   options.reach_edge_m = reach_edge_m;
   options.max_detections = options_.surface_max_detections;
   options.check_intersections = options_.check_intersections;
+  options.self_pairs = options_.self_pairs;
   const SurfaceSurroundings scene = {.block_range = &tissue_.block_range,
                                      .corner_index = &tissue_.corner_index,
                                      .vertex_triangle_range = &tissue_.vertex_triangle_range,

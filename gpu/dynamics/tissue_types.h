@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "gpu/collision/self_pairs_use.h"
 #include "gpu/runtime/context.h"
 #include "gpu/shared/types.h"
 
@@ -47,11 +48,12 @@ struct TissueOptions {
   double range_m = 0.01;         ///< gaps up to this are reported
   // Contact of the surfaces of bodies with each other and themselves, with the same margin and stiffness.
   double surface_friction = 0.1;
-  double surface_reserve_m = 0;         ///< see SurfaceOptions
-  uint32_t surface_max_detections = 4;  ///< of near pairs in one step
-  bool check_intersections = false;     ///< counts after each step the edges that pass through triangles
-  bool report_energy = false;           ///< TissueStep::elastic_energy_j; costs nothing if off, and never changes the motion
-  bool energy_in_double = true;         ///< where the device has it; else in float with a compensated sum
+  double surface_reserve_m = 0;                        ///< see SurfaceOptions
+  uint32_t surface_max_detections = 4;                 ///< of near pairs in one step
+  bool check_intersections = false;                    ///< counts after each step the edges that pass through triangles
+  SelfPairsUse self_pairs = SelfPairsUse::kAutomatic;  ///< of searches for near pairs; never changes the motion
+  bool report_energy = false;                          ///< TissueStep::elastic_energy_j; costs nothing if off, and never changes the motion
+  bool energy_in_double = true;                        ///< where the device has it; else in float with a compensated sum
 };
 
 /// A capsule and how it is driven.

@@ -12,6 +12,7 @@
 #include <Eigen/Core>
 #include <Eigen/Geometry>
 
+#include "gpu/collision/self_pairs_use.h"
 #include "sim/haptics/local_model.h"
 #include "sim/instrument/description.h"
 #include "sim/mesh/tet_mesh.h"
@@ -250,6 +251,8 @@ struct ContactOptions {
   double surface_reserve_m = 0;      ///< how far beyond the margin contacts are looked for; 0: derived from the mesh
   int surface_max_detections = 4;    ///< of contacts in one step, at least 1
   bool check_intersections = false;  ///< counts after each step where surfaces pass through each other
+  /// Whether searches remember what is near within a body; never changes the motion, and is in no checkpoint.
+  gpu::SelfPairsUse self_pairs = gpu::SelfPairsUse::kAutomatic;
 };
 
 /// What joints keep; see proto/palpate/v1/scene.proto.

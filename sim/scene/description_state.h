@@ -192,7 +192,8 @@ void VisitState(Archive& archive, SolverOptions& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, ContactOptions& value) {
-  auto& [margin, friction, stiffness, surface_friction, surface_reserve, max_detections, check_intersections] = value;
+  [[maybe_unused]] auto& [margin, friction, stiffness, surface_friction, surface_reserve, max_detections, check_intersections, self_pairs] =
+      value;
   archive(margin, friction, stiffness, surface_friction, surface_reserve, max_detections, check_intersections);
 }
 

@@ -55,6 +55,9 @@ struct FrameContactStatistics {
   double detect_ms = 0;             ///< proximity
   double filter_ms = 0;             ///< continuous collision detection
   double check_ms = 0;              ///< intersections
+  uint32_t self_searches = 0;       ///< searches for near pairs of bodies with themselves
+  uint32_t listed_searches = 0;     ///< those of them that looked at a list of known pairs only
+  uint32_t renewed_lists = 0;       ///< such lists that were made
 };
 
 struct FrameTool {

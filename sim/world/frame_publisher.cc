@@ -194,6 +194,9 @@ void FramePublisher::ListSurfaceContacts(const gpu::TissueStep& step, Frame* fra
   statistics.filtered_vertices = step.surface.filtered_vertices;
   statistics.truncated_vertices = step.surface.truncated_vertices;
   statistics.intersection_count = step.surface.intersections;
+  statistics.self_searches = step.surface.self_searches;
+  statistics.listed_searches = step.surface.listed_searches;
+  statistics.renewed_lists = step.surface.renewed_lists;
   statistics.detect_ms = step.surface.detect_ms;
   statistics.filter_ms = step.surface.filter_ms;
   statistics.check_ms = step.surface.check_ms;

@@ -31,6 +31,7 @@ gpu::TissueOptions OptionsOf(const SceneDescription& scene) {
   options.surface_reserve_m = scene.contact.surface_reserve_m;
   options.surface_max_detections = static_cast<uint32_t>(std::max(1, scene.contact.surface_max_detections));
   options.check_intersections = scene.contact.check_intersections;
+  options.self_pairs = scene.contact.self_pairs;
   return options;
 }
 

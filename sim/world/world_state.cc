@@ -49,7 +49,9 @@ void VisitState(Archive& archive, FrameSurfaceContact& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, FrameContactStatistics& value) {
-  auto& [contacts, acting, detections, rounds, filtered, truncated, intersections, detect_ms, filter_ms, check_ms] = value;
+  // How near pairs were found is no part of the state.
+  [[maybe_unused]] auto& [contacts, acting, detections, rounds, filtered, truncated, intersections, detect_ms, filter_ms, check_ms,
+                          self_searches, listed_searches, renewed_lists] = value;
   archive(contacts, acting, detections, rounds, filtered, truncated, intersections, detect_ms, filter_ms, check_ms);
 }
 

