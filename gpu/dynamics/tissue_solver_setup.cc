@@ -215,9 +215,9 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
   const std::vector<JointSetVertices> sets = JointSetsOf(model, layout_, options_.dt_s);
   std::vector<std::array<double, 3>> origins_m;
   for (const TissueNurbsJointSet& set : model.nurbs_joint_sets) origins_m.push_back(NurbsJointOrigin(model.nurbs_shells, set));
-  PALPATE_ASSIGN_OR_RETURN(rigid_,
-                           RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, origins_m, model.joint_mounts),
-                                               /*has_momentum=*/options_.acceleration > 0));
+  const bool has_momentum = options_.acceleration > 0 && layout_.free_count == 0 && model.nurbs_shells.empty();
+  PALPATE_ASSIGN_OR_RETURN(
+      rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m, JointFrames::States(sets, origins_m, model.joint_mounts), has_momentum));
   if (model.joints.empty()) return absl::OkStatus();
   return rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation,
                            {.sets = sets,

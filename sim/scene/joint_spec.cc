@@ -22,6 +22,7 @@ using sim::JointDescription;
 using sim::JointDriveDescription;
 using sim::JointKind;
 
+constexpr double kMaxStep = 1e6;    // of a parameter of a patch
 constexpr double kMaxEffort = 1e9;  // N, N m, and per m and rad
 constexpr double kMaxBreak = 1e12;  // N, N m
 constexpr double kMaxTurn_rad = 1e4;
@@ -156,8 +157,8 @@ void CheckKind(Checker& check, const std::string& path, const v1::JointSpec& joi
 void CheckPatchPoint(Checker& check, const std::string& path, const v1::PatchPoint& point) {
   check.Finite(At(path, "u"), point.u());
   check.Finite(At(path, "v"), point.v());
-  check.Finite(At(path, "step_u"), point.step_u());
-  check.Finite(At(path, "step_v"), point.step_v());
+  check.Range(At(path, "step_u"), point.step_u(), -kMaxStep, kMaxStep);
+  check.Range(At(path, "step_v"), point.step_v(), -kMaxStep, kMaxStep);
 }
 
 /// Places on surfaces, which say where the joint is.

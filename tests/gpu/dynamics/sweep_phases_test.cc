@@ -294,7 +294,12 @@ TEST_F(SweepPhasesTest, AStepWaitsTwice) {
   c.model.self_collision = {1};
   const std::vector<Told> told = Run(c, tuning);
   ASSERT_EQ(told.size(), size_t{kSteps});
-  for (size_t i = 2; i < told.size(); ++i) EXPECT_EQ(told[i].waits, 2U) << "step " << i;
+  size_t more = 0;
+  for (size_t i = 2; i < told.size(); ++i) {
+    EXPECT_TRUE(told[i].waits == 2 || told[i].waits == 3) << "step " << i << ": " << told[i].waits;
+    more += told[i].waits == 3 ? 1 : 0;
+  }
+  EXPECT_LE(more, 1U) << "a third one where a list of near pairs does not reach and the search is done again";
 }
 
 }  // namespace

@@ -385,6 +385,15 @@ std::vector<v1::SceneSpec> FullSpecs() {
       NurbsToProto(sim::NurbsObject::FromSurfaces("ring", sim::NurbsTorus(0.05, 0.02))->Describe());
   bladder.mutable_nurbs()->set_thickness_m(1e-3);
   bladder.mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
+  bladder.set_name("bladder");
+  v1::JointSpec& held = *out.back().add_joints();
+  held.set_body_b("bladder");
+  held.mutable_patch_b()->set_u(0.5);
+  held.mutable_patch_b()->set_v(0.5);
+  held.mutable_patch_b()->set_step_u(0.1);
+  held.mutable_patch_b()->set_step_v(0.1);
+  held.mutable_array()->set_count(2);
+  held.mutable_ball();
   const auto shell = [&out]() -> v1::ShellSpec& { return *out.emplace_back().add_bodies()->mutable_shell(); };
   v1::ShellSpec& cloth = shell();
   cloth.mutable_sheet()->set_length_m(0.2);
