@@ -73,8 +73,10 @@ class CandidatePairs {
   virtual bool is_empty() const { return false; }
   /// After Begin: false if the coordinates of all bodies are finite and below 1e8 m.
   virtual bool may_be_refused() const { return true; }
-  /// After Begin: [triangle] groups that take the place of the surface's in this run. False: that is not done here, and the surface's hold.
-  virtual bool TakeTriangleGroups(BufferView<uint32_t> /*groups*/) { return false; }
+  /// Whether TakeTriangleGroups does anything.
+  virtual bool takes_triangle_groups() const { return false; }
+  /// After Begin, before Add: [triangle] groups that take the place of the surface's in this run; a null view: those of the surface.
+  virtual void TakeTriangleGroups(BufferView<uint32_t> /*groups*/) {}
   /// After Begin: [body_count] 0 for a body none of whose elements is in a candidate, so that nothing about it need be worked
   /// out; its coordinates are finite and below 1e8 m. A null view: not known, all count.
   virtual BufferView<uint32_t> active_bodies() const { return {}; }

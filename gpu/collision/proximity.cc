@@ -158,7 +158,7 @@ absl::Status ProximityDetector::RunTask(Queue& queue, const Task& task) {
   }
   PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, candidates_.For(*surface_));
   const bool has_lists =
-      task.self_pairs != nullptr && surface_->triangle_count <= SelfPairs::kMostTriangles && candidates->TakeTriangleGroups({});
+      task.self_pairs != nullptr && surface_->triangle_count <= SelfPairs::kMostTriangles && candidates->takes_triangle_groups();
   const absl::Status status = has_lists ? FindWithSelfPairs(queue, *candidates, task) : Find(queue, *candidates, task);
   if (!status.ok()) contact_count_ = 0;
   return status;

@@ -527,6 +527,24 @@ uint stale_lanes(global const uint* node_groups, uint cluster, global const uint
   return lanes;
 }
 
+/* The elements of a key: see proximity_detect. */
+typedef struct {
+  uint kind, a, b;
+} PairKey;
+
+PairKey pair_of_key(ulong key, uint a_shift, uint kind_shift) {
+  const PairKey pair = {(uint)(key >> kind_shift), (uint)(key >> a_shift) & (uint)((1u << (kind_shift - a_shift)) - 1u),
+                        (uint)key & ((1u << a_shift) - 1u)};
+  return pair;
+}
+
+/* The groups of their bodies. */
+uint2 groups_of_pair(PairKey pair, global const uint4* triangles, global const uint2* edges, global const uint* vertex_groups) {
+  const int is_vertex = pair.kind == PALPATE_VERTEX_TRIANGLE;
+  return (uint2)(vertex_groups[is_vertex ? pair.a : edges[pair.a].x], vertex_groups[is_vertex ? triangles[pair.b].x : edges[pair.b].x]) &
+         (uint2)(PALPATE_GROUP_MASK);
+}
+
 /* Appends the keys of an earlier run of whose elements' bodies none is stale. One work-item takes KEYS_KEPT_TOGETHER in a row. */
 #define KEYS_KEPT_TOGETHER 64
 kernel void proximity_keep(uint count, global const ulong* known_keys, uint a_shift, uint kind_shift, global const uint4* triangles,
@@ -539,13 +557,9 @@ kernel void proximity_keep(uint count, global const ulong* known_keys, uint a_sh
   uint kept_count = 0;
   for (uint i = 0; i < size; ++i) {
     const ulong key = known_keys[begin + i];
-    const uint a = (uint)(key >> a_shift) & (uint)((1u << (kind_shift - a_shift)) - 1u);
-    const uint b = (uint)key & ((1u << a_shift) - 1u);
-    const int is_vertex = (uint)(key >> kind_shift) == PALPATE_VERTEX_TRIANGLE;
-    const uint group_a = vertex_groups[is_vertex ? a : edges[a].x] & PALPATE_GROUP_MASK;
-    const uint group_b = vertex_groups[is_vertex ? triangles[b].x : edges[b].x] & PALPATE_GROUP_MASK;
+    const uint2 groups = groups_of_pair(pair_of_key(key, a_shift, kind_shift), triangles, edges, vertex_groups);
     kept[kept_count] = key;
-    kept_count += (stale_bodies[group_a] | stale_bodies[group_b]) == 0u ? 1u : 0u;
+    kept_count += (stale_bodies[groups.x] | stale_bodies[groups.y]) == 0u ? 1u : 0u;
   }
   if (kept_count == 0u) return;
   const uint place = atomic_add(counters + COUNT_CONTACTS, kept_count);
@@ -652,20 +666,12 @@ kernel void proximity_listed(global const ulong* list, global const uint* list_c
   near_triangles.count = 0;
   near_edges.count = 0;
   for (uint i = begin; i < end; ++i) {
-    const ulong key = list[i];
-    const uint a = (uint)(key >> a_shift) & (uint)((1u << (kind_shift - a_shift)) - 1u);
-    const uint b = (uint)key & ((1u << a_shift) - 1u);
-    const int is_vertex = (uint)(key >> kind_shift) == PALPATE_VERTEX_TRIANGLE;
+    const PairKey pair = pair_of_key(list[i], a_shift, kind_shift);
     if (used_bodies) {
-      const uint group_a = vertex_groups[is_vertex ? a : edges[a].x] & PALPATE_GROUP_MASK;
-      const uint group_b = vertex_groups[is_vertex ? triangles[b].x : edges[b].x] & PALPATE_GROUP_MASK;
-      if (group_a != group_b || used_bodies[group_a] == 0u) continue;
+      const uint2 groups = groups_of_pair(pair, triangles, edges, vertex_groups);
+      if (groups.x != groups.y || used_bodies[groups.x] == 0u) continue;
     }
-    if (is_vertex) {
-      add_to_batch(&search, &near_triangles, PALPATE_VERTEX_TRIANGLE, a, b);
-    } else {
-      add_to_batch(&search, &near_edges, PALPATE_EDGE_EDGE, a, b);
-    }
+    add_to_batch(&search, pair.kind == PALPATE_VERTEX_TRIANGLE ? &near_triangles : &near_edges, pair.kind, pair.a, pair.b);
   }
   flush_batch(&search, &near_triangles, PALPATE_VERTEX_TRIANGLE);
   flush_batch(&search, &near_edges, PALPATE_EDGE_EDGE);
@@ -712,15 +718,13 @@ kernel void proximity_records(uint count, global const ulong* keys, uint a_shift
     Gathered points[4];
     for (uint lane = 0; lane < LANES; ++lane) {
       const ulong key = keys[begin + min(lane, size - 1u)];
-      const uint a = (uint)(key >> a_shift) & (uint)((1u << (kind_shift - a_shift)) - 1u);
-      const uint b = (uint)key & ((1u << a_shift) - 1u);
+      const PairKey pair = pair_of_key(key, a_shift, kind_shift);
       /* A key of the other kind is any pair here; its numbers may be out of range. */
-      const int is_kind = (uint)(key >> kind_shift) == kind;
       uint4 v = (uint4)(0u);
-      if (is_kind && kind == PALPATE_VERTEX_TRIANGLE) {
-        v = (uint4)(a, triangles[b].xyz);
-      } else if (is_kind) {
-        v = (uint4)(edges[a], edges[b]);
+      if (pair.kind == kind && kind == PALPATE_VERTEX_TRIANGLE) {
+        v = (uint4)(pair.a, triangles[pair.b].xyz);
+      } else if (pair.kind == kind) {
+        v = (uint4)(edges[pair.a], edges[pair.b]);
       }
       gather_point(&points[0], lane, positions[v.x]);
       gather_point(&points[1], lane, positions[v.y]);
@@ -743,12 +747,12 @@ kernel void proximity_records(uint count, global const ulong* keys, uint a_shift
     LANE_STORE(closest.t, t);
     LANE_STORE(closest.is_interior, is_interior);
     for (uint lane = 0; lane < size; ++lane) {
-      const ulong key = keys[begin + lane];
-      if ((uint)(key >> kind_shift) != kind) continue;
+      const PairKey pair = pair_of_key(keys[begin + lane], a_shift, kind_shift);
+      if (pair.kind != kind) continue;
       SurfaceContact contact;
       contact.kind = kind;
-      contact.a = (uint)(key >> a_shift) & (uint)((1u << (kind_shift - a_shift)) - 1u);
-      contact.b = (uint)key & ((1u << a_shift) - 1u);
+      contact.a = pair.a;
+      contact.b = pair.b;
       const float3 offset = (float3)(offsets.x[lane], offsets.y[lane], offsets.z[lane]);
       float3 across = (float3)(0.0f);
       float3 outside = (float3)(0.0f);

@@ -18,10 +18,8 @@ class TreeCandidates final : public CandidatePairs {
   std::string_view name() const override { return "tree"; }
   absl::Status Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m, float distance_m,
                      BufferView<uint32_t> wanted) override;
-  bool TakeTriangleGroups(BufferView<uint32_t> groups) override {
-    triangle_groups_ = groups;
-    return true;
-  }
+  bool takes_triangle_groups() const override { return true; }
+  void TakeTriangleGroups(BufferView<uint32_t> groups) override { triangle_groups_ = groups; }
   absl::StatusOr<ElementClusters> Add(Queue& queue, SurfaceElement kind, BufferView<Box> boxes) override;
   absl::Status Find(Queue& queue, SurfaceElement p, SurfaceElement q) override;
   bool finds_on_device() const override { return true; }

@@ -242,16 +242,11 @@ absl::Status JointFrames::SetVertices(Queue& queue, std::span<const JointSetVert
     for (int r = 0; r < 6; ++r) {
       for (int c = 0; c <= r; ++c) set.h[r * (r + 1) / 2 + c] = static_cast<float>(block(r, c));
     }
-    const auto& members = joints.plan().members;
-    const auto member = std::lower_bound(members.begin(), members.end(), set.body);
-    if (member == members.end() || *member != set.body) return absl::InvalidArgumentError("joint sets: a set has no joint");
-    set.member = static_cast<uint32_t>(member - members.begin());
+    const std::optional<uint32_t> member = joints.plan().MemberOf(set.body);
+    if (!member) return absl::InvalidArgumentError("joint sets: a set has no joint");
+    set.member = *member;
     set.joint_begin = static_cast<uint32_t>(ends.size());
-    for (uint32_t j = 0; j < joints.count(); ++j) {
-      const JointPlace& place = joints.plan().places[j];
-      if (place.member_a == set.member) ends.push_back(2 * j);
-      if (place.member_b == set.member) ends.push_back(2 * j + 1);
-    }
+    joints.plan().AppendEnds(set.member, &ends);
     set.joint_end = static_cast<uint32_t>(ends.size());
   }
   vertex_count_ = static_cast<uint32_t>(vertices.size());

@@ -69,12 +69,7 @@ __kernel void joint_set_fit(uint count, const __global JointSet* sets, const __g
     q = best_rotation(a, q);
     double3 moment;
     const Symmetric turn = inverse_of(fit_matrix(a, q, &moment));
-    fit[FIT_TURN] = turn.xx;
-    fit[FIT_TURN + 1] = turn.yx;
-    fit[FIT_TURN + 2] = turn.yy;
-    fit[FIT_TURN + 3] = turn.zx;
-    fit[FIT_TURN + 4] = turn.zy;
-    fit[FIT_TURN + 5] = turn.zz;
+    store_turn(turn, fit);
     if (velocity) {
       double3 spin = (double3)(0.0);
       for (uint k = set->begin; k < set->end; ++k) {
@@ -89,10 +84,7 @@ __kernel void joint_set_fit(uint count, const __global JointSet* sets, const __g
     const double3 origin = mean - turn_vector(q, rest_mean);
     b->center.xyz = convert_float3(origin);
     b->rotation = convert_float4(q);
-    store3(origin, fit + FIT_ORIGIN);
-    store3(mean, fit + FIT_MEAN);
-    store3(q.xyz, fit + FIT_ROTATION);
-    fit[FIT_ROTATION + 3] = q.w;
+    store_fit(origin, mean, q, fit);
   }
   if (systems) store_system(set, q, systems + set->member);
 }
@@ -173,7 +165,7 @@ __kernel void joint_set_push(uint count, constant JointScheme* scheme, const __g
   const double3 rest_mean = convert_double3(set->rest_mean.xyz);
   const double4 q = (double4)(fit[FIT_ROTATION], fit[FIT_ROTATION + 1], fit[FIT_ROTATION + 2], fit[FIT_ROTATION + 3]);
   moment -= cross(load3(fit + FIT_MEAN) - load3(fit + FIT_ORIGIN), force);
-  const Symmetric to_turn = {fit[FIT_TURN], fit[FIT_TURN + 1], fit[FIT_TURN + 2], fit[FIT_TURN + 3], fit[FIT_TURN + 4], fit[FIT_TURN + 5]};
+  const Symmetric to_turn = turn_of(fit);
   const double3 turn = times(to_turn, moment);
   const double dt2 = (double)p->dt_s * (double)p->dt_s;
   for (uint k = set->begin; k < set->end; ++k) {

@@ -197,17 +197,12 @@ absl::Status NurbsJointFrames::MakeResponses(Queue& queue) {
 absl::Status NurbsJointFrames::SetJoints(Queue& queue, RigidJoints& joints) {
   joints_ = &joints;
   std::vector<uint32_t> ends;
-  const auto& members = joints.plan().members;
   for (NurbsJointSet& set : sets_host_) {
-    const auto member = std::lower_bound(members.begin(), members.end(), set.body);
-    if (member == members.end() || *member != set.body) return absl::InvalidArgumentError("nurbs joint sets: a set has no joint");
-    set.member = static_cast<uint32_t>(member - members.begin());
+    const std::optional<uint32_t> member = joints.plan().MemberOf(set.body);
+    if (!member) return absl::InvalidArgumentError("nurbs joint sets: a set has no joint");
+    set.member = *member;
     set.joint_begin = static_cast<uint32_t>(ends.size());
-    for (uint32_t j = 0; j < joints.count(); ++j) {
-      const JointPlace& place = joints.plan().places[j];
-      if (place.member_a == set.member) ends.push_back(2 * j);
-      if (place.member_b == set.member) ends.push_back(2 * j + 1);
-    }
+    joints.plan().AppendEnds(set.member, &ends);
     set.joint_end = static_cast<uint32_t>(ends.size());
   }
   PALPATE_ASSIGN_OR_RETURN(ends_, CreateBufferFrom(queue, std::span<const uint32_t>(ends), "nurbs joint ends"));

@@ -42,12 +42,7 @@ __kernel void nurbs_joint_fit(uint count, const __global NurbsJointSet* sets, co
   q = best_rotation(a, q);
   double3 moment;
   const Symmetric turn = inverse_of(fit_matrix(a, q, &moment));
-  fit[FIT_TURN] = turn.xx;
-  fit[FIT_TURN + 1] = turn.yx;
-  fit[FIT_TURN + 2] = turn.yy;
-  fit[FIT_TURN + 3] = turn.zx;
-  fit[FIT_TURN + 4] = turn.zy;
-  fit[FIT_TURN + 5] = turn.zz;
+  store_turn(turn, fit);
   if (start) {
     double3 velocity = (double3)(0.0), spin = (double3)(0.0);
     for (uint k = set.begin; k < set.end; ++k) {
@@ -60,10 +55,7 @@ __kernel void nurbs_joint_fit(uint count, const __global NurbsJointSet* sets, co
   }
   b->center.xyz = convert_float3(origin);
   b->rotation = convert_float4(q);
-  store3(origin, fit + FIT_ORIGIN);
-  store3(mean, fit + FIT_MEAN);
-  store3(q.xyz, fit + FIT_ROTATION);
-  fit[FIT_ROTATION + 3] = q.w;
+  store_fit(origin, mean, q, fit);
   if (!systems) return;
   for (uint k = 0; k < 21; ++k) systems[set.member].h[k] = 0.0f;
   for (uint k = 0; k < 6; ++k) systems[set.member].f[k] = 0.0f;
@@ -164,7 +156,7 @@ __kernel void nurbs_joint_load(uint count, constant JointScheme* scheme, const _
   double3 force = (double3)(0.0), moment = (double3)(0.0);
   add_efforts(&weights, sets[s].joint_begin, sets[s].joint_end, ends, places, systems, reals, states, &force, &moment);
   const __global double* fit = fits + (size_t)s * FIT_REALS;
-  const Symmetric to_turn = {fit[FIT_TURN], fit[FIT_TURN + 1], fit[FIT_TURN + 2], fit[FIT_TURN + 3], fit[FIT_TURN + 4], fit[FIT_TURN + 5]};
+  const Symmetric to_turn = turn_of(fit);
   store3(force, loads + 6 * (size_t)s);
   store3(times(to_turn, moment), loads + 6 * (size_t)s + 3);
 }

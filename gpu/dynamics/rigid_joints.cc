@@ -264,6 +264,19 @@ class Elimination {
 
 }  // namespace
 
+std::optional<uint32_t> JointPlan::MemberOf(uint32_t body) const {
+  const auto member = std::lower_bound(members.begin(), members.end(), body);
+  if (member == members.end() || *member != body) return std::nullopt;
+  return static_cast<uint32_t>(member - members.begin());
+}
+
+void JointPlan::AppendEnds(uint32_t member, std::vector<uint32_t>* ends) const {
+  for (uint32_t j = 0; j < places.size(); ++j) {
+    if (places[j].member_a == member) ends->push_back(2 * j);
+    if (places[j].member_b == member) ends->push_back(2 * j + 1);
+  }
+}
+
 JointPlan JointPlan::Of(std::span<const RigidJoint> joints, size_t body_count, std::span<const JointCouplingBlock> couplings) {
   JointPlan plan;
   plan.places.resize(joints.size());

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,6 +42,10 @@ struct JointPlan {
   /// Bodies from `body_count` on move by themselves: to the plan they are the world. Precondition: no joint has that at both ends, or one
   /// body twice.
   static JointPlan Of(std::span<const RigidJoint> joints, size_t body_count, std::span<const JointCouplingBlock> couplings = {});
+  /// Its place among `members`; nothing: it has no joint.
+  std::optional<uint32_t> MemberOf(uint32_t body) const;
+  /// The joints of a member, in their order: twice the joint, plus 1 where it is body B.
+  void AppendEnds(uint32_t member, std::vector<uint32_t>* ends) const;
 };
 
 /// Joints between rigid bodies, inside the sweeps of RigidBlocks. In each sweep all bodies and joints of a connected group are solved as
