@@ -172,12 +172,15 @@ absl::Status BodyCandidates::ReserveBodies(Queue& queue, const std::vector<std::
   PALPATE_RETURN_IF_ERROR(Upload(context_, queue, vertices, &vertices_, "body vertices"));
   for (DeviceBuffer<float>* blocks : {&block_starts_, &block_ends_}) {
     PALPATE_RETURN_IF_ERROR(Grow(context_, *blocks, 3 * std::max<size_t>(vertices.size(), 1), "body vertex blocks"));
+    PALPATE_RETURN_IF_ERROR(queue.Fill(*blocks, std::numeric_limits<float>::quiet_NaN()));  // nothing was anywhere before
   }
   for (DeviceBuffer<uint32_t>* words : {&may_be_refused_, &active_, &changed_, &is_fresh_, &stale_}) {
     PALPATE_RETURN_IF_ERROR(Grow(context_, *words, body_count_, "body states"));
   }
   PALPATE_RETURN_IF_ERROR(Grow(context_, body_boxes_, body_count_, "body boxes"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, wide_boxes_, body_count_, "wide body boxes"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, ways_, std::max(body_count_, 1U), "body ways"));
+  PALPATE_RETURN_IF_ERROR(queue.Zero(ways_));
   return Grow(context_, wide_nodes_, size_t{6} * kWidth * NodeCount(), "wide body nodes");
 }
 
@@ -233,7 +236,7 @@ absl::Status BodyCandidates::SweepBodies(Queue& queue, const Run& run) {
                       Arg("vertices", vertices_), Arg("meets_itself", meets_itself_), Arg("starts", run.starts_m),
                       Arg("ends", run.is_moving() ? run.ends_m : BufferView<Float4>()), Arg("half_distance", run.distance_m / 2),
                       Arg("reaches", run.reaches_m), Arg("wanted", run.wanted), Arg("compares", uint32_t{run.is_again}),
-                      Arg("block_starts", block_starts_), Arg("block_ends", block_ends_), Arg("boxes", body_boxes_),
+                      Arg("block_starts", block_starts_), Arg("block_ends", block_ends_), Arg("boxes", body_boxes_), Arg("ways", ways_),
                       Arg("wide_boxes", wide_boxes_), Arg("may_be_refused", may_be_refused_), Arg("active", active_),
                       Arg("changed", changed_), Arg("is_fresh", is_fresh_), Arg("stale", stale_), Arg("counters", counters_));
 }
@@ -242,7 +245,8 @@ absl::Status BodyCandidates::SweepBodies(Queue& queue, const Run& run) {
 absl::Status BodyCandidates::ListPairs(Queue& queue) {
   ++list_builds_;
   PALPATE_RETURN_IF_ERROR(queue.Launch(wide_kernel_, {NodeCount(), group_size_}, Arg("body_count", body_count_), Arg("share", kSlackShare),
-                                       Arg("boxes", body_boxes_), Arg("wide_boxes", wide_boxes_), Arg("nodes", wide_nodes_)));
+                                       Arg("boxes", body_boxes_), Arg("ways", ways_), Arg("wide_boxes", wide_boxes_),
+                                       Arg("nodes", wide_nodes_)));
   const bool are_few = body_count_ <= kFewBodies;
   if (!are_few) {
     PALPATE_RETURN_IF_ERROR(body_tree_.Build(queue, wide_boxes_, {}, body_count_, 1));

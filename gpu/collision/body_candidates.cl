@@ -54,16 +54,21 @@ int ends_are_kept(uint begin, uint end, global const uint* vertices, global cons
    distance for all. */
 float reach_of(global const float* reaches, uint body, float half_distance) { return reaches ? reaches[body] : half_distance; }
 
-/* Box around the way of a body, drawn out by its reach, and its vertices in blocks; `ends`: null if it does not move. Whether a
-   detector may have to refuse it. */
+/* Of the way in a run before: a step has several runs, some of them over a small part of it. */
+#define WAY_KEPT 0.75f
+
+/* Box around the way of a body, drawn out by its reach, its vertices in blocks, and the mean of their ways; `ends`: null if it does not
+   move, then it came from where it was in the run before. Whether a detector may have to refuse it. */
 int sweep_body(uint begin, uint end, global const uint* vertices, global const float4* starts, global const float4* ends, float reach,
-               global float* block_starts, global float* block_ends, global Box* box) {
+               global float* block_starts, global float* block_ends, global Box* box, global float4* mean_way) {
   float4 lower = (float4)(INFINITY);
   float4 upper = (float4)(-INFINITY);
   float4 largest = (float4)(0.0f);
   float4 sum = (float4)(0.0f); /* fmin and fmax drop NaNs, the sum does not */
+  float4 way = (float4)(0.0f);
   for (uint i = begin; i < end; ++i) {
     const float4 start = (float4)(starts[vertices[i]].xyz, 0.0f);
+    if (!ends) way += start - load_place(block_starts, i);
     store_place(block_starts, i, start);
     lower = fmin(lower, start);
     upper = fmax(upper, start);
@@ -71,6 +76,7 @@ int sweep_body(uint begin, uint end, global const uint* vertices, global const f
     if (!ends) continue;
     const float4 stop = (float4)(ends[vertices[i]].xyz, 0.0f);
     store_place(block_ends, i, stop);
+    way += stop - start;
     lower = fmin(lower, stop);
     upper = fmax(upper, stop);
     sum += 0.0f * stop;
@@ -82,6 +88,11 @@ int sweep_body(uint begin, uint end, global const uint* vertices, global const f
   upper += pad;
   if (!is_number || begin == end) lower = upper = (float4)(NAN);
   lower.w = upper.w = 0.0f;
+  if (begin != end) {
+    way /= (float)(end - begin);
+    const float4 before = WAY_KEPT * *mean_way;
+    *mean_way = dot(way, way) >= dot(before, before) ? way : before;
+  }
   box->lower = lower;
   box->upper = upper;
   return !is_number || (begin != end && fmax(largest.x, fmax(largest.y, largest.z)) > LARGE_COORDINATE_M);
@@ -93,7 +104,7 @@ int sweep_body(uint begin, uint end, global const uint* vertices, global const f
 kernel void body_swept_boxes(uint body_count, global const uint* begins, global const uint* vertices, global const uint* meets_itself,
                              global const float4* starts, global const float4* ends, float half_distance, global const float* reaches,
                              global const uint* wanted, uint compares, global float* block_starts, global float* block_ends, global Box* boxes,
-                             global const Box* wide_boxes, global uint* may_be_refused, global uint* active, global uint* changed,
+                             global float4* ways, global const Box* wide_boxes, global uint* may_be_refused, global uint* active, global uint* changed,
                              global uint* is_fresh, global uint* stale, volatile global uint* counters) {
   const uint body = (uint)get_global_id(0);
   if (body >= body_count) return;
@@ -103,8 +114,10 @@ kernel void body_swept_boxes(uint body_count, global const uint* begins, global 
   changed[body] = wanted ? wanted[body] : is_changed ? 1u : 0u;
   if (is_changed) {
     may_be_refused[body] =
-        sweep_body(begin, end, vertices, starts, ends, reach_of(reaches, body, half_distance), block_starts, block_ends, boxes + body) ? 1u
-                                                                                                                                       : 0u;
+        sweep_body(begin, end, vertices, starts, ends, reach_of(reaches, body, half_distance), block_starts, block_ends, boxes + body,
+                   ways + body)
+            ? 1u
+            : 0u;
     is_fresh[body] = 0u;
     const int4 is_inside = (wide_boxes[body].lower <= boxes[body].lower) & (boxes[body].upper <= wide_boxes[body].upper);
     if (begin != end && !all(is_inside)) atomic_inc(counters + COUNT_ESCAPED);
@@ -117,8 +130,12 @@ kernel void body_swept_boxes(uint body_count, global const uint* begins, global 
   is_fresh[body] = 1u;
 }
 
-/* Draws boxes out by a share of their largest side, one by one and 16 a node. Work-item: node. */
-kernel void body_wide_boxes(uint body_count, float share, global const Box* boxes, global Box* wide_boxes, global float* nodes) {
+/* How many more of its last ways a body may make before it leaves its wide box. */
+#define WAYS_AHEAD 3.0f
+
+/* Draws boxes out by a share of their largest side, and along the ways of their bodies, one by one and 16 a node. Work-item: node. */
+kernel void body_wide_boxes(uint body_count, float share, global const Box* boxes, global const float4* ways, global Box* wide_boxes,
+                            global float* nodes) {
   const uint node = (uint)get_global_id(0);
   if (node * NODE_WIDTH >= body_count) return;
   global float* lanes = nodes + (size_t)node * NODE_FLOATS;
@@ -129,8 +146,9 @@ kernel void body_wide_boxes(uint body_count, float share, global const Box* boxe
       box = boxes[body];
       const float4 sides = box.upper - box.lower;
       const float4 slack = (float4)((float3)(share * fmax(sides.x, fmax(sides.y, sides.z))), 0.0f);
-      box.lower -= slack;
-      box.upper += slack;
+      const float4 ahead = WAYS_AHEAD * ways[body];
+      box.lower += fmin(ahead, 0.0f) - slack;
+      box.upper += fmax(ahead, 0.0f) + slack;
       wide_boxes[body] = box;
     }
     lanes[lane] = box.lower.x;

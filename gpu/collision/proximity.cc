@@ -16,6 +16,9 @@ namespace {
 constexpr uint32_t kCounters = 11;
 constexpr uint32_t kKeptTogether = 64;  // keys a work-item: KEYS_KEPT_TOGETHER in proximity.cl
 constexpr uint64_t kMaxContacts = 1ULL << 28;
+// Of a cluster: CLUSTER_FEATURES in proximity.cl, corners and as many edges.
+constexpr size_t kClusterFeatures = 48;
+constexpr size_t kBoxFloats = 6;
 
 uint32_t CeilDivide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
@@ -46,6 +49,7 @@ absl::StatusOr<ProximityDetector> ProximityDetector::Create(const std::shared_pt
   if (options.normal_cones) {
     PALPATE_ASSIGN_OR_RETURN(detector.patches_kernel_, context->CreateKernel(source, "proximity_patches", defines));
   }
+  PALPATE_ASSIGN_OR_RETURN(detector.features_kernel_, context->CreateKernel(source, "proximity_features", defines));
   PALPATE_ASSIGN_OR_RETURN(detector.detect_, context->CreateKernel(source, "proximity_detect", defines));
   PALPATE_ASSIGN_OR_RETURN(detector.keep_, context->CreateKernel(source, "proximity_keep", defines));
   PALPATE_ASSIGN_OR_RETURN(detector.listed_, context->CreateKernel(source, "proximity_listed", defines));
@@ -194,7 +198,24 @@ absl::Status ProximityDetector::Prepare(Queue& queue, CandidatePairs& candidates
                                        Arg("positions", task.positions_m), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
                                        Arg("boxes", boxes_), Arg("spheres", spheres_), Arg("counters", counters_)));
   PALPATE_ASSIGN_OR_RETURN(clusters_, candidates.Add(queue, SurfaceElement::kTriangle, boxes_));
+  PALPATE_RETURN_IF_ERROR(ListFeatures(queue, candidates, task));
   return FindCandidates(queue, candidates, task.search, /*may_wait=*/false);
+}
+
+/// What the triangles of each cluster own, side by side: each cluster is in many pairs.
+absl::Status ProximityDetector::ListFeatures(Queue& queue, const CandidatePairs& candidates, const Task& task) {
+  const size_t lists = 2 * size_t{clusters_.count};
+  if (lists == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(Grow(context_, features_.boxes, lists * kClusterFeatures * kBoxFloats, "proximity feature boxes"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, features_.elements, 2 * lists * kClusterFeatures, "proximity features"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, features_.lanes, lists * kClusterFeatures, "proximity feature lanes"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, features_.counts, lists, "proximity feature counts"));
+  return queue.Launch(features_kernel_, {clusters_.count, LocalSize()}, Arg("cluster_count", clusters_.count),
+                      Arg("cluster_elements", clusters_.elements), Arg("triangles", surface_->triangles),
+                      Arg("triangle_edges", surface_->triangle_edges), Arg("active_bodies", candidates.active_bodies()),
+                      Arg("positions", task.positions_m), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
+                      Arg("boxes", features_.boxes), Arg("elements", features_.elements), Arg("lanes", features_.lanes),
+                      Arg("counts", features_.counts));
 }
 
 absl::Status ProximityDetector::Find(Queue& queue, CandidatePairs& candidates, const Task& task) {
@@ -417,7 +438,8 @@ absl::Status ProximityDetector::Launch(Queue& queue, const Task& task, const Key
       detect_, {CeilDivide(pair_count, chunk), is_gpu ? LocalSize() : 1}, Arg("nodes", clusters_.nodes),
       Arg("node_groups", clusters_.groups), Arg("elements", clusters_.elements), Arg("cluster_pairs", found_.pairs),
       Arg("pair_count", pair_count), Arg("found", found_.on_device != nullptr ? found_.on_device->view() : BufferView<uint32_t>{}),
-      Arg("chunk", chunk), Arg("triangles", surface_->triangles), Arg("triangle_edges", surface_->triangle_edges),
+      Arg("chunk", chunk), Arg("feature_boxes", features_.boxes), Arg("feature_elements", features_.elements),
+      Arg("feature_lanes", features_.lanes), Arg("feature_counts", features_.counts), Arg("triangles", surface_->triangles),
       Arg("edges", surface_->edges), Arg("vertex_groups", surface_->vertex_groups), Arg("apart", surface_->apart), Arg("spheres", spheres_),
       Arg("is_patch", is_patch_), Arg("stale_bodies", task.stale), Arg("positions", task.positions_m),
       Arg("rest_positions", rest_positions_), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),

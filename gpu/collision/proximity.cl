@@ -359,147 +359,238 @@ void add_to_batch(Search* search, Batch* batch, uint kind, uint a, uint b) {
 
 uint component(uint4 v, uint k) { return k == 0u ? v.x : k == 1u ? v.y : v.z; }
 
-/* The triangles of a cluster, side by side: corners, how far their boxes are drawn out, and lanes that own their corner k or edge 3 + k. */
-typedef struct {
-  float16 x[3], y[3], z[3];
-  float16 reserve;
-  uint owners[6];
-} LaneTriangles;
-
-LaneTriangles load_lane_triangles(const Search* search, global const uint4* triangle_edges, global const uint* elements, uint lanes) {
-  float x[3][NODE_WIDTH] = {{0.0f}}, y[3][NODE_WIDTH] = {{0.0f}}, z[3][NODE_WIDTH] = {{0.0f}}, reserve[NODE_WIDTH] = {0.0f};
-  LaneTriangles out;
-  for (uint k = 0; k < 6u; ++k) out.owners[k] = 0u;
-  for (; lanes != 0u; lanes &= lanes - 1u) {
-    const uint lane = lowest_lane(lanes);
-    const uint triangle = elements[lane];
-    const uint4 t = search->triangles[triangle];
-    float4 lower = (float4)(INFINITY);
-    float4 upper = (float4)(-INFINITY);
-    for (uint k = 0; k < 3u; ++k) {
-      const float4 p = point(search->positions, component(t, k));
-      x[k][lane] = p.x;
-      y[k][lane] = p.y;
-      z[k][lane] = p.z;
-      lower = fmin(lower, p);
-      upper = fmax(upper, p);
-    }
-    reserve[lane] = box_reserve(reach_of(search->reaches, triangle_edges[triangle].w, search->range_m), lower, upper);
-    for (uint k = 0; k < 6u; ++k) out.owners[k] |= ((t.w >> k) & 1u) << lane;
-  }
-  for (uint k = 0; k < 3u; ++k) {
-    out.x[k] = vload16(0, x[k]);
-    out.y[k] = vload16(0, y[k]);
-    out.z[k] = vload16(0, z[k]);
-  }
-  out.reserve = vload16(0, reserve);
-  return out;
-}
-
-/* Boxes around corners j and k of all lanes, drawn out by `reach`. */
-LaneBoxes boxes_of_lanes(const LaneTriangles* q, uint j, uint k, float16 reach) {
-  const LaneBoxes boxes = {fmin(q->x[j], q->x[k]) - reach, fmin(q->y[j], q->y[k]) - reach, fmin(q->z[j], q->z[k]) - reach,
-                           fmax(q->x[j], q->x[k]) + reach, fmax(q->y[j], q->y[k]) + reach, fmax(q->z[j], q->z[k]) + reach};
-  return boxes;
-}
-
 int has_corner(uint4 t, uint vertex) { return vertex == t.x || vertex == t.y || vertex == t.z; }
 
-/* One triangle of a cluster, against those of another. */
+/* Corners, and edges, that the triangles of a cluster own: at most so many. */
+#define CLUSTER_FEATURES 48u
+#define FEATURE_FLOATS (CLUSTER_FEATURES * 6u)
+
+/* Those of one cluster. */
 typedef struct {
-  uint triangle;
-  uint4 corners;
-  uint4 edges;        /* w: its group */
-  float4 position[4]; /* of the corners, the first once more */
-  float4 lower, upper;
-  float reserve;
-} RowTriangle;
+  global const float* boxes;   /* drawn out by the reserve of their triangle; laid out as nodes of NODE_WIDTH boxes */
+  global const uint* elements; /* of edges, with both ends after them, see end_of */
+  global const uchar* lanes;   /* of their triangles */
+  uint count;
+} FeatureList;
 
-RowTriangle load_row_triangle(const Search* search, global const uint4* triangle_edges, uint triangle) {
-  RowTriangle row;
-  row.triangle = triangle;
-  row.corners = search->triangles[triangle];
-  row.edges = triangle_edges[triangle];
-  for (uint k = 0; k < 4u; ++k) row.position[k] = point(search->positions, component(row.corners, k == 3u ? 0u : k));
-  row.lower = fmin(row.position[0], fmin(row.position[1], row.position[2]));
-  row.upper = fmax(row.position[0], fmax(row.position[1], row.position[2]));
-  row.reserve = box_reserve(reach_of(search->reaches, row.edges.w, search->range_m), row.lower, row.upper);
-  return row;
+/* Those of all clusters: boxes, lanes and counts are [cluster][2], corners and edges; elements [cluster][4], corners, edges and their
+   ends. */
+typedef struct {
+  global const float* boxes;
+  global const uint* elements;
+  global const uchar* lanes;
+  global const uint* counts;
+} Features;
+
+FeatureList corners_of(const Features* all, uint cluster) {
+  const size_t at = cluster;
+  const FeatureList corners = {all->boxes + 2u * at * FEATURE_FLOATS, all->elements + 4u * at * CLUSTER_FEATURES,
+                               all->lanes + 2u * at * CLUSTER_FEATURES, all->counts[2u * at]};
+  return corners;
+}
+FeatureList edges_of(const Features* all, uint cluster) {
+  const size_t at = cluster;
+  const FeatureList edges = {all->boxes + (2u * at + 1u) * FEATURE_FLOATS, all->elements + (4u * at + 1u) * CLUSTER_FEATURES,
+                             all->lanes + (2u * at + 1u) * CLUSTER_FEATURES, all->counts[2u * at + 1u]};
+  return edges;
 }
 
-/* Pairs of a corner of one side and a triangle of the other whose boxes overlap. */
-void add_vertices(Search* search, Batch* batch, const RowTriangle* row, const LaneBoxes* q_boxes, const LaneTriangles* q,
-                  global const uint* q_elements, uint mask) {
-  for (uint k = 0; k < 3u; ++k) {
-    uint lanes = ((row->corners.w >> k) & 1u) != 0u ? mask : 0u;
-    if (lanes != 0u && search->element_boxes) {
-      lanes &= lanes_overlapping(q_boxes, row->position[k] - row->reserve, row->position[k] + row->reserve);
-    }
-    const uint v = component(row->corners, k);
-    for (; lanes != 0u; lanes &= lanes - 1u) {
-      const uint other = q_elements[lowest_lane(lanes)];
-      if (!has_corner(search->triangles[other], v)) add_to_batch(search, batch, PALPATE_VERTEX_TRIANGLE, v, other);
-    }
-    lanes = mask & q->owners[k];
-    if (lanes != 0u && search->element_boxes) {
-      const LaneBoxes corners = boxes_of_lanes(q, k, k, q->reserve + row->reserve);
-      lanes &= lanes_overlapping(&corners, row->lower, row->upper);
-    }
-    for (; lanes != 0u; lanes &= lanes - 1u) {
-      const uint other = component(search->triangles[q_elements[lowest_lane(lanes)]], k);
-      if (!has_corner(row->corners, other)) add_to_batch(search, batch, PALPATE_VERTEX_TRIANGLE, other, row->triangle);
-    }
-  }
+/* The ends 0 and 1 of edges of a list. */
+global const uint* ends_of(const FeatureList* edges, uint end) { return edges->elements + (1u + end) * CLUSTER_FEATURES; }
+
+/* Box around a and b, as that of feature `i`. */
+void store_box(global float* boxes, uint i, float4 a, float4 b, float reserve) {
+  const float4 lower = min(a, b) - reserve;
+  const float4 upper = max(a, b) + reserve;
+  global float* box = boxes + (i / NODE_WIDTH) * NODE_FLOATS + i % NODE_WIDTH;
+  box[0] = lower.x;
+  box[NODE_WIDTH] = lower.y;
+  box[2 * NODE_WIDTH] = lower.z;
+  box[3 * NODE_WIDTH] = upper.x;
+  box[4 * NODE_WIDTH] = upper.y;
+  box[5 * NODE_WIDTH] = upper.z;
 }
 
-/* Pairs of an edge of each side whose boxes overlap. */
-void add_edges(Search* search, Batch* batch, const RowTriangle* row, const LaneBoxes* q_boxes, const LaneTriangles* q,
-               global const uint* q_elements, uint mask, global const uint4* triangle_edges) {
-  uint row_lanes[3];
-  for (uint k = 0; k < 3u; ++k) {
-    row_lanes[k] = ((row->corners.w >> (3u + k)) & 1u) != 0u ? mask : 0u;
-    if (row_lanes[k] == 0u || !search->element_boxes) continue;
-    row_lanes[k] &= lanes_overlapping(q_boxes, fmin(row->position[k], row->position[k + 1u]) - row->reserve,
-                                      fmax(row->position[k], row->position[k + 1u]) + row->reserve);
-  }
-  const uint any = row_lanes[0] | row_lanes[1] | row_lanes[2];
-  for (uint j = 0; j < 3u; ++j) {
-    uint q_lanes = any & q->owners[3u + j];
-    if (q_lanes == 0u) continue;
-    const uint next = j == 2u ? 0u : j + 1u;
-    const LaneBoxes boxes = boxes_of_lanes(q, j, next, q->reserve + row->reserve);
-    if (search->element_boxes) q_lanes &= lanes_overlapping(&boxes, row->lower, row->upper);
+/* Features of the triangles of each cluster whose body is active (null: of all). boxes, elements, lanes, counts: see Features. Work-item:
+   cluster. */
+kernel void proximity_features(uint cluster_count, global const uint* cluster_elements, global const uint4* triangles,
+                               global const uint4* triangle_edges, global const uint* active_bodies, global const float4* positions,
+                               float range_m, global const float* reaches, global float* boxes, global uint* elements, global uchar* lanes,
+                               global uint* counts) {
+  const uint cluster = (uint)get_global_id(0);
+  if (cluster >= cluster_count) return;
+  const size_t at = cluster;
+  global float* corner_boxes = boxes + 2u * at * FEATURE_FLOATS;
+  global float* edge_boxes = corner_boxes + FEATURE_FLOATS;
+  global uint* corners = elements + 4u * at * CLUSTER_FEATURES;
+  global uint* own_edges = corners + CLUSTER_FEATURES;
+  global uchar* corner_lanes = lanes + 2u * at * CLUSTER_FEATURES;
+  global uchar* edge_lanes = corner_lanes + CLUSTER_FEATURES;
+  uint corner_count = 0;
+  uint edge_count = 0;
+  for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
+    const uint triangle = cluster_elements[at * NODE_WIDTH + lane];
+    if (triangle == NO_ELEMENT) continue;
+    const uint4 e = triangle_edges[triangle];
+    if (is_inactive(active_bodies, e.w)) continue;
+    const uint4 t = triangles[triangle];
+    const float4 corner[4] = {point(positions, t.x), point(positions, t.y), point(positions, t.z), point(positions, t.x)};
+    const float reserve = box_reserve(reach_of(reaches, e.w, range_m), min(corner[0], min(corner[1], corner[2])),
+                                      max(corner[0], max(corner[1], corner[2])));
     for (uint k = 0; k < 3u; ++k) {
-      uint lanes = q_lanes & row_lanes[k];
-      if (lanes == 0u) continue;
-      if (search->element_boxes) {
-        lanes &= lanes_overlapping(&boxes, fmin(row->position[k], row->position[k + 1u]), fmax(row->position[k], row->position[k + 1u]));
+      if (((t.w >> k) & 1u) != 0u) {
+        store_box(corner_boxes, corner_count, corner[k], corner[k], reserve);
+        corners[corner_count] = component(t, k);
+        corner_lanes[corner_count++] = (uchar)lane;
       }
-      const uint from = component(row->corners, k);
-      const uint to = component(row->corners, k == 2u ? 0u : k + 1u);
-      const uint own_edge = component(row->edges, k);
+      if (((t.w >> (3u + k)) & 1u) != 0u) {
+        store_box(edge_boxes, edge_count, corner[k], corner[k + 1u], reserve);
+        own_edges[edge_count] = component(e, k);
+        own_edges[CLUSTER_FEATURES + edge_count] = component(t, k);
+        own_edges[2u * CLUSTER_FEATURES + edge_count] = component(t, k == 2u ? 0u : k + 1u);
+        edge_lanes[edge_count++] = (uchar)lane;
+      }
+    }
+  }
+  counts[2u * at] = corner_count;
+  counts[2u * at + 1u] = edge_count;
+}
+
+/* Two clusters, and which triangles of the one may touch which of the other. */
+typedef struct {
+  uint p, q;
+  global const float* nodes;
+  global const uint* p_elements;
+  global const uint* q_elements;
+  const Features* features;
+  float4 q_lower, q_upper; /* box of all of Q */
+  uint rows;               /* of P that meet that box: those with a mask that is not 0 are among them */
+  uint masks[NODE_WIDTH];  /* [row of P] lanes of Q */
+} ClusterPair;
+
+/* Those of NODE_WIDTH features, from feature vector * NODE_WIDTH on, that are there. */
+uint features_there(const FeatureList* list, uint vector) {
+  const uint left = list->count - vector * NODE_WIDTH;
+  return left >= NODE_WIDTH ? ALL_LANES : (1u << left) - 1u;
+}
+
+/* Those of NODE_WIDTH features of P that may meet something of Q. */
+uint features_near_q(const Search* search, const FeatureList* list, uint vector, const ClusterPair* pair) {
+  const uint there = features_there(list, vector);
+  if (!search->element_boxes) return there;
+  const LaneBoxes boxes = load_lane_boxes(list->boxes, vector);
+  return there & lanes_overlapping(&boxes, pair->q_lower, pair->q_upper);
+}
+
+/* Whether the triangles of NODE_WIDTH features are in a mask of lanes. */
+int16 are_in_mask(const FeatureList* list, uint vector, uint mask) {
+  return (((uint16)(mask) >> convert_uint16(vload16(vector, list->lanes))) & (uint16)(1u)) != (uint16)(0u);
+}
+
+/* Pairs of a corner of P and a triangle of Q whose boxes overlap. */
+void add_corners_of_p(Search* search, Batch* batch, const ClusterPair* pair, const LaneBoxes* q_boxes) {
+  const FeatureList corners = corners_of(pair->features, pair->p);
+  for (uint vector = 0; vector * NODE_WIDTH < corners.count; ++vector) {
+    for (uint near = features_near_q(search, &corners, vector, pair); near != 0u; near &= near - 1u) {
+      const uint lane = lowest_lane(near);
+      const uint i = vector * NODE_WIDTH + lane;
+      uint lanes = pair->masks[corners.lanes[i]];
+      if (lanes != 0u && search->element_boxes) {
+        lanes &= lanes_overlapping(q_boxes, lane_lower(corners.boxes, vector, lane), lane_upper(corners.boxes, vector, lane));
+      }
       for (; lanes != 0u; lanes &= lanes - 1u) {
-        const uint other = q_elements[lowest_lane(lanes)];
-        const uint4 u = search->triangles[other];
-        const uint u0 = component(u, j);
-        const uint u1 = component(u, next);
-        if (from == u0 || from == u1 || to == u0 || to == u1) continue;
-        const uint other_edge = component(triangle_edges[other], j);
-        add_to_batch(search, batch, PALPATE_EDGE_EDGE, min(own_edge, other_edge), max(own_edge, other_edge));
+        const uint v = corners.elements[i];
+        const uint triangle = pair->q_elements[lowest_lane(lanes)];
+        if (!has_corner(search->triangles[triangle], v)) add_to_batch(search, batch, PALPATE_VERTEX_TRIANGLE, v, triangle);
       }
     }
   }
 }
 
-/* Elementary tests of a row with the triangles in `mask`, by who owns what. */
-uint count_element_pairs(const RowTriangle* row, const LaneTriangles* q, uint mask) {
-  uint q_vertices = 0;
-  uint q_edges = 0;
-  for (uint k = 0; k < 3u; ++k) {
-    q_vertices += popcount(q->owners[k] & mask);
-    q_edges += popcount(q->owners[3u + k] & mask);
+/* Pairs of a corner of Q and a triangle of P whose boxes overlap. */
+void add_corners_of_q(Search* search, Batch* batch, const ClusterPair* pair) {
+  const FeatureList corners = corners_of(pair->features, pair->q);
+  for (uint vector = 0; vector * NODE_WIDTH < corners.count; ++vector) {
+    const LaneBoxes boxes = load_lane_boxes(corners.boxes, vector);
+    const uint16 vertices = vload16(vector, corners.elements);
+    for (uint rows = pair->rows; rows != 0u; rows &= rows - 1u) {
+      const uint row = lowest_lane(rows);
+      uint found = features_there(&corners, vector);
+      if (search->element_boxes) {
+        found &= lanes_overlapping(&boxes, lane_lower(pair->nodes, pair->p, row), lane_upper(pair->nodes, pair->p, row));
+      }
+      if (found == 0u) continue;
+      const uint triangle = pair->p_elements[row];
+      const uint4 t = search->triangles[triangle];
+      const int16 is_corner = (vertices == (uint16)(t.x)) | (vertices == (uint16)(t.y)) | (vertices == (uint16)(t.z));
+      found &= lane_bits(are_in_mask(&corners, vector, pair->masks[row]) & ~is_corner);
+      for (; found != 0u; found &= found - 1u) {
+        add_to_batch(search, batch, PALPATE_VERTEX_TRIANGLE, corners.elements[vector * NODE_WIDTH + lowest_lane(found)], triangle);
+      }
+    }
   }
-  return popcount(row->corners.w & 7u) * popcount(mask) + q_vertices + popcount(row->corners.w & 56u) * q_edges;
+}
+
+/* Pairs of an edge of P and NODE_WIDTH edges of Q, from vector * NODE_WIDTH on, whose boxes overlap: those of edge `lane` of P's p_vector
+   with the boxes `boxes`. */
+void add_edges_of_p(Search* search, Batch* batch, const ClusterPair* pair, const FeatureList* p_edges, uint p_vector, uint lane,
+                    const FeatureList* q_edges, uint vector, const LaneBoxes* boxes) {
+  const uint j = p_vector * NODE_WIDTH + lane;
+  const uint mask = pair->masks[p_edges->lanes[j]];
+  if (mask == 0u) return;
+  uint found = features_there(q_edges, vector);
+  if (search->element_boxes) {
+    found &= lanes_overlapping(boxes, lane_lower(p_edges->boxes, p_vector, lane), lane_upper(p_edges->boxes, p_vector, lane));
+  }
+  if (found == 0u) return;
+  const uint16 begins = vload16(vector, ends_of(q_edges, 0u));
+  const uint16 ends = vload16(vector, ends_of(q_edges, 1u));
+  const uint16 from = (uint16)(ends_of(p_edges, 0u)[j]);
+  const uint16 to = (uint16)(ends_of(p_edges, 1u)[j]);
+  const int16 are_neighbors = (begins == from) | (begins == to) | (ends == from) | (ends == to);
+  found &= lane_bits(are_in_mask(q_edges, vector, mask) & ~are_neighbors);
+  for (; found != 0u; found &= found - 1u) {
+    const uint a = p_edges->elements[j];
+    const uint b = q_edges->elements[vector * NODE_WIDTH + lowest_lane(found)];
+    add_to_batch(search, batch, PALPATE_EDGE_EDGE, min(a, b), max(a, b));
+  }
+}
+
+/* Pairs of an edge of each whose boxes overlap. */
+void add_edges(Search* search, Batch* batch, const ClusterPair* pair) {
+  const FeatureList p_edges = edges_of(pair->features, pair->p);
+  const FeatureList q_edges = edges_of(pair->features, pair->q);
+  for (uint vector = 0; vector * NODE_WIDTH < q_edges.count; ++vector) {
+    const LaneBoxes boxes = load_lane_boxes(q_edges.boxes, vector);
+    for (uint p_vector = 0; p_vector * NODE_WIDTH < p_edges.count; ++p_vector) {
+      for (uint near = features_near_q(search, &p_edges, p_vector, pair); near != 0u; near &= near - 1u) {
+        add_edges_of_p(search, batch, pair, &p_edges, p_vector, lowest_lane(near), &q_edges, vector, &boxes);
+      }
+    }
+  }
+}
+
+/* Elementary tests of all pairs of triangles in the masks, by who owns what. `lanes`: those in any mask. */
+uint count_element_pairs(const Search* search, const ClusterPair* pair, uint lanes) {
+  uint owners[6] = {0u, 0u, 0u, 0u, 0u, 0u}; /* lanes of Q that own their corner k or edge 3 + k */
+  for (; lanes != 0u; lanes &= lanes - 1u) {
+    const uint lane = lowest_lane(lanes);
+    const uint owned = search->triangles[pair->q_elements[lane]].w;
+    for (uint k = 0; k < 6u; ++k) owners[k] |= ((owned >> k) & 1u) << lane;
+  }
+  uint count = 0;
+  for (uint rows = pair->rows; rows != 0u; rows &= rows - 1u) {
+    const uint row = lowest_lane(rows);
+    const uint mask = pair->masks[row];
+    const uint owned = search->triangles[pair->p_elements[row]].w;
+    uint edges = 0;
+    for (uint k = 0; k < 3u; ++k) {
+      count += popcount(owners[k] & mask);
+      edges += popcount(owners[3u + k] & mask);
+    }
+    count += popcount(owned & 7u) * popcount(mask) + popcount(owned & 56u) * edges;
+  }
+  return count;
 }
 
 /* Those of the lanes in `mask` whose bounding sphere meets that of triangle `own`. */
@@ -572,7 +663,8 @@ kernel void proximity_keep(uint count, global const ulong* known_keys, uint a_sh
    bodies that are not are left out. */
 kernel void proximity_detect(global const float* nodes, global const uint* node_groups, global const uint* elements,
                              global const UInt2* cluster_pairs, uint pair_count, global const uint* found, uint chunk,
-                             global const uint4* triangles, global const uint4* triangle_edges, global const uint2* edges,
+                             global const float* feature_boxes, global const uint* feature_elements, global const uchar* feature_lanes,
+                             global const uint* feature_counts, global const uint4* triangles, global const uint2* edges,
                              global const uint* vertex_groups, global const uint* apart, global const float4* spheres,
                              global const uint* is_patch, global const uint* stale_bodies, global const float4* positions,
                              global const float4* rest_positions, float range_m, global const float* reaches, float rest_exclusion_m,
@@ -596,6 +688,7 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
                    .capacity = capacity,
                    .keys = keys,
                    .counters = counters};
+  const Features features = {feature_boxes, feature_elements, feature_lanes, feature_counts};
   Batch near_triangles;
   Batch near_edges;
   near_triangles.count = 0;
@@ -608,26 +701,34 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
     const uint q_stale = stale_bodies ? stale_lanes(node_groups, pair.y, stale_bodies) : ALL_LANES;
     if ((p_stale | q_stale) == 0u) continue;
     const LaneBoxes q_lanes = load_lane_boxes(nodes, pair.y);
-    global const uint* p_elements = elements + (size_t)pair.x * NODE_WIDTH;
-    global const uint* q_elements = elements + (size_t)pair.y * NODE_WIDTH;
-    uint masks[NODE_WIDTH];
+    ClusterPair clusters = {.p = pair.x,
+                            .q = pair.y,
+                            .nodes = nodes,
+                            .p_elements = elements + (size_t)pair.x * NODE_WIDTH,
+                            .q_elements = elements + (size_t)pair.y * NODE_WIDTH,
+                            .features = &features};
+    clusters.q_lower = (float4)(min_of_lanes(q_lanes.lower_x), min_of_lanes(q_lanes.lower_y), min_of_lanes(q_lanes.lower_z), 0.0f);
+    clusters.q_upper = (float4)(max_of_lanes(q_lanes.upper_x), max_of_lanes(q_lanes.upper_y), max_of_lanes(q_lanes.upper_z), 0.0f);
+    const LaneBoxes p_lanes = load_lane_boxes(nodes, pair.x);
+    const uint near_rows = lanes_overlapping(&p_lanes, clusters.q_lower, clusters.q_upper);
     uint any = 0;
+    clusters.rows = 0;
     for (uint row = 0; row < NODE_WIDTH; ++row) {
-      masks[row] = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y, apart);
-      if (((p_stale >> row) & 1u) == 0u) masks[row] &= q_stale;
-      if (spheres && masks[row] != 0u) masks[row] = lanes_with_near_sphere(spheres, p_elements[row], q_elements, masks[row]);
-      any |= masks[row];
+      clusters.masks[row] = 0;
+      if (((near_rows >> row) & 1u) == 0u) continue;
+      uint mask = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y, apart);
+      if (((p_stale >> row) & 1u) == 0u) mask &= q_stale;
+      if (spheres && mask != 0u) mask = lanes_with_near_sphere(spheres, clusters.p_elements[row], clusters.q_elements, mask);
+      search.triangle_pairs += popcount(mask);
+      any |= mask;
+      clusters.masks[row] = mask;
+      clusters.rows |= mask != 0u ? 1u << row : 0u;
     }
     if (any == 0u) continue;
-    const LaneTriangles q_triangles = load_lane_triangles(&search, triangle_edges, q_elements, any);
-    for (uint row = 0; row < NODE_WIDTH; ++row) {
-      if (masks[row] == 0u) continue;
-      const RowTriangle own = load_row_triangle(&search, triangle_edges, p_elements[row]);
-      search.triangle_pairs += popcount(masks[row]);
-      search.element_pairs += count_element_pairs(&own, &q_triangles, masks[row]);
-      add_vertices(&search, &near_triangles, &own, &q_lanes, &q_triangles, q_elements, masks[row]);
-      add_edges(&search, &near_edges, &own, &q_lanes, &q_triangles, q_elements, masks[row], triangle_edges);
-    }
+    search.element_pairs += count_element_pairs(&search, &clusters, any);
+    add_corners_of_p(&search, &near_triangles, &clusters, &q_lanes);
+    add_corners_of_q(&search, &near_triangles, &clusters);
+    add_edges(&search, &near_edges, &clusters);
   }
   flush_batch(&search, &near_triangles, PALPATE_VERTEX_TRIANGLE);
   flush_batch(&search, &near_edges, PALPATE_EDGE_EDGE);

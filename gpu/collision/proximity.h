@@ -139,6 +139,7 @@ class ProximityDetector {
   absl::StatusOr<bool> RenewSelfPairs(Queue& queue, CandidatePairs& candidates, const Task& task);
   absl::StatusOr<bool> UseSelfPairs(Queue& queue, CandidatePairs& candidates, const Task& task);
   absl::Status Prepare(Queue& queue, CandidatePairs& candidates, const Task& task);
+  absl::Status ListFeatures(Queue& queue, const CandidatePairs& candidates, const Task& task);
   absl::StatusOr<bool> FindKeys(Queue& queue, const Task& task, CandidatePairs& candidates, std::span<uint32_t> counters);
   absl::Status ReadCounters(Queue& queue, std::span<uint32_t> counters);
   absl::StatusOr<bool> TakeCandidates(Queue& queue, CandidatePairs& candidates, const Task& task, std::span<const uint32_t> counters);
@@ -178,10 +179,17 @@ class ProximityDetector {
   std::array<std::optional<uint32_t>, 3> last_found_;  // pairs of the last run, by what it was for
   ProximityKeyList keys_;
   StreamCompaction compaction_;
-  Kernel boxes_kernel_, patches_kernel_, detect_, keep_, listed_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
+  Kernel boxes_kernel_, patches_kernel_, features_kernel_, detect_, keep_, listed_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
   DeviceBuffer<Float4> rest_positions_;
   DeviceBuffer<Box> boxes_;
   DeviceBuffer<Float4> spheres_;
+  // Corners and edges by cluster, see Features in proximity.cl.
+  struct Features {
+    DeviceBuffer<float> boxes;
+    DeviceBuffer<uint32_t> elements, counts;
+    DeviceBuffer<uint8_t> lanes;
+  };
+  Features features_;
   DeviceBuffer<uint32_t> counters_, listed_counters_, is_patch_;
   DeviceBuffer<SurfaceContact> contacts_, all_contacts_;
   DeviceBuffer<uint32_t> nearest_, nearest_contact_, flags_, kept_, kept_count_;
