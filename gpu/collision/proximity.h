@@ -179,7 +179,8 @@ class ProximityDetector {
   std::array<std::optional<uint32_t>, 3> last_found_;  // pairs of the last run, by what it was for
   ProximityKeyList keys_;
   StreamCompaction compaction_;
-  Kernel boxes_kernel_, patches_kernel_, features_kernel_, detect_, keep_, listed_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
+  Kernel boxes_kernel_, patches_kernel_, features_kernel_, detect_, keep_, listed_, records_, nearest_distance_, nearest_index_,
+      nearest_flags_, gather_;
   DeviceBuffer<Float4> rest_positions_;
   DeviceBuffer<Box> boxes_;
   DeviceBuffer<Float4> spheres_;
