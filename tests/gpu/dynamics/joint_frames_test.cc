@@ -232,7 +232,7 @@ TEST_F(JointFramesTest, ABodyAtTheEndOfABarBendsIt) {
   const auto tip = Inside(scene, {length, -1, -1}, {length, 1, 1});
   Make(scene, options);
   ASSERT_FALSE(HasFatalFailure());
-  Step(500);
+  Step(300);
   const double stiffness = 100 * 4e-4 * kGravity * std::pow(length, 4) / (8 * -Mean(tip).z());
   scene = bar(1);
   AddRigidBox(&scene, {0.03, 0.01, 0.01}, {length + arm, 0, 0}, mass);
@@ -240,7 +240,7 @@ TEST_F(JointFramesTest, ABodyAtTheEndOfABarBendsIt) {
   scene.joints = {Fixed(1, 0, {length, 0, 0})};
   Make(scene, options);
   ASSERT_FALSE(HasFatalFailure());
-  const TissueStep step = Step(500);
+  const TissueStep step = Step(300);
   const double force = mass * kGravity, moment = force * arm;
   const double sag = (force * std::pow(length, 3) / 3 + moment * length * length / 2) / stiffness;
   EXPECT_NEAR(-Mean(tip).z(), sag, 0.05 * sag);
