@@ -33,7 +33,8 @@ SparseMatrix StiffnessOf(const NurbsShellModel& model, const std::vector<uint32_
     for (uint32_t e = gauss.begin; e < gauss.end; ++e) {
       const auto at = std::lower_bound(controls.begin(), controls.end(), model.entries[e].control);
       if (at == controls.end() || *at != model.entries[e].control) continue;
-      for (int axis = 0; axis < 3; ++axis) here.emplace_back(3 * static_cast<int>(at - controls.begin()) + axis, 3 * (e - gauss.begin) + axis);
+      for (int axis = 0; axis < 3; ++axis)
+        here.emplace_back(3 * static_cast<int>(at - controls.begin()) + axis, 3 * (e - gauss.begin) + axis);
     }
     if (here.empty()) continue;
     const Eigen::MatrixXd stiffness = NurbsGaussStiffness(model, gauss, rest_m, dt_s);
@@ -47,8 +48,8 @@ SparseMatrix StiffnessOf(const NurbsShellModel& model, const std::vector<uint32_
   return out;
 }
 
-/// Numbers s with sum s_v |d_v|^2 >= d' K d for all d of three coordinates for each v: multiples of the diagonal blocks' norms, by the largest
-/// eigenvalue of K in their scale.
+/// Numbers s with sum s_v |d_v|^2 >= d' K d for all d of three coordinates for each v: multiples of the diagonal blocks' norms, by the
+/// largest eigenvalue of K in their scale.
 std::vector<double> IsotropicBound(const SparseMatrix& stiffness) {
   const Eigen::Index count = stiffness.rows() / 3;
   Eigen::VectorXd norms(count);
@@ -184,9 +185,9 @@ absl::Status NurbsBindings::Follow(Queue& queue, const DeviceBuffer<Float4>& x, 
 absl::Status NurbsBindings::Load(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& control) {
   if (vertex_count_ == 0) return absl::OkStatus();
   return queue.Launch(load_, {vertex_count_, group_}, Arg("count", vertex_count_), Arg("p", tissue.params), Arg("vertices", vertices_),
-                      Arg("begins", begins_), Arg("entries", entries_), Arg("bindings", bindings_), Arg("resist", resist_), Arg("forces", forces_),
-                      Arg("inertial", inertial_), Arg("control", control), Arg("x", tissue.x), Arg("mass", tissue.mass),
-                      Arg("unloaded", unloaded_), Arg("loaded", loaded_), Arg("y", tissue.y));
+                      Arg("begins", begins_), Arg("entries", entries_), Arg("bindings", bindings_), Arg("resist", resist_),
+                      Arg("forces", forces_), Arg("inertial", inertial_), Arg("control", control), Arg("x", tissue.x),
+                      Arg("mass", tissue.mass), Arg("unloaded", unloaded_), Arg("loaded", loaded_), Arg("y", tissue.y));
 }
 
 absl::StatusOr<std::vector<Float4>> NurbsBindings::ReadForces(Queue& queue, const DeviceBuffer<Float4>& control) const {

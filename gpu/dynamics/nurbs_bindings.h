@@ -19,14 +19,14 @@
 
 namespace palpate::gpu {
 
-/// Control points of NURBS shells that are bound to tissue: each is the mean of the corners of a tet, q = sum w_k x_k, with constant weights.
-/// So they are no unknowns, and the force F on one acts on the corners with w_k F. A sweep of the tissue takes their energy as
+/// Control points of NURBS shells that are bound to tissue: each is the mean of the corners of a tet, q = sum w_k x_k, with constant
+/// weights. So they are no unknowns, and the force F on one acts on the corners with w_k F. A sweep of the tissue takes their energy as
 ///
 ///     E - sum_v f_v . d_v + sum_v s_v / 2 |d_v|^2,    f_v = sum w F over what vertex v carries,
 ///
 /// with s_v such that the last sum is an upper bound whichever way all vertices move: of contact and inertia the sums of w times their
-/// stiffness, of the shell from the largest eigenvalue. This goes into the inertial targets of the corners, which then have a larger inertia
-/// for the sweep. So no sweep goes uphill, and where it ends the tissue feels F.
+/// stiffness, of the shell from the largest eigenvalue. This goes into the inertial targets of the corners, which then have a larger
+/// inertia for the sweep. So no sweep goes uphill, and where it ends the tissue feels F.
 ///
 /// The control points themselves are held ones to NurbsShells, with targets that follow the tissue. Determinism: same input, same bits.
 /// docs/algorithms/nurbs_shells.md, "Bound to tissue".
@@ -41,9 +41,11 @@ class NurbsBindings {
   absl::Status SetVertices(Queue& queue, std::span<const TissueNurbsShell> shells, const TissueLayout& layout);
 
   size_t count() const { return bindings_host_.size(); }
-  const DeviceBuffer<uint32_t>& slots() const { return slots_; }        ///< [binding] of its control point
-  const DeviceBuffer<Float4>& forces() const { return forces_; }        ///< [binding] N of the shell and what touches it; w: stiffness of
-                                                                        ///< contact, N/m. To be written before Load
+  const DeviceBuffer<uint32_t>& slots() const { return slots_; }  ///< [binding] of its control point
+  const DeviceBuffer<Float4>& forces() const {
+    return forces_;
+  }  ///< [binding] N of the shell and what touches it; w: stiffness of
+     ///< contact, N/m. To be written before Load
   const DeviceBuffer<NurbsBinding>& bindings() const { return bindings_; }
 
   // Within a step; they enqueue only.

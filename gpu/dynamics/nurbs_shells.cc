@@ -238,9 +238,9 @@ absl::Status NurbsShells::Bind(const TissueBuffers& tissue, const ToolContacts& 
                                             Arg("forces", forces_), Arg("blocks", blocks_), Arg("states", states_),
                                             Arg("control", control_), Arg("x", tissue.x)));
   PALPATE_RETURN_IF_ERROR(terms_->Bind(find_forces_));
-  PALPATE_RETURN_IF_ERROR(bound_forces_.Bind(
-      Arg("support_begins", support_begins_), Arg("support", support_), Arg("support_weights", support_weights_), Arg("slots", slots_),
-      Arg("at", at_), Arg("forces", forces_), Arg("blocks", blocks_), Arg("x", tissue.x)));
+  PALPATE_RETURN_IF_ERROR(bound_forces_.Bind(Arg("support_begins", support_begins_), Arg("support", support_),
+                                             Arg("support_weights", support_weights_), Arg("slots", slots_), Arg("at", at_),
+                                             Arg("forces", forces_), Arg("blocks", blocks_), Arg("x", tissue.x)));
   PALPATE_RETURN_IF_ERROR(terms_->Bind(bound_forces_));
   PALPATE_RETURN_IF_ERROR(terms_->Bind(sweep_));
   return move_towards_.Bind(Arg("color_count", elastic_.color_count()), Arg("shell_colors", shell_colors_), Arg("order", order_),
@@ -298,11 +298,11 @@ absl::Status NurbsShells::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described, or lives for one step.
   [[maybe_unused]] auto& [control_group, team, teams, device_bytes, control_begins, elastic, slots_host, begins_host, controls_host,
                           weights_host, initial_control, control_host, initial, states_host, x, meets, terms, correction, bindings, bound,
-                          mass, regions, poses_host, contacts, predict, drive, vertex_velocities, push_by_air, place, keep, put, to_detection,
-                          detected_kernel, goal, take_back, follow_back, sweep, move_towards, find_forces, bound_forces, go_along, follow_along, finish,
-                          roll_back, control, states, driven, driven_rest, poses, order, shell_colors, support_begins, support,
-                          support_weights, slots, begins, controls, weights, start, detected, at, forces, blocks, next, pushes, kept, saved,
-                          left, left_there] = *this;
+                          mass, regions, poses_host, contacts, predict, drive, vertex_velocities, push_by_air, place, keep, put,
+                          to_detection, detected_kernel, goal, take_back, follow_back, sweep, move_towards, find_forces, bound_forces,
+                          go_along, follow_along, finish, roll_back, control, states, driven, driven_rest, poses, order, shell_colors,
+                          support_begins, support, support_weights, slots, begins, controls, weights, start, detected, at, forces, blocks,
+                          next, pushes, kept, saved, left, left_there] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue));
   archive.Enter("NurbsShells");
   archive(control_host, states_host);
@@ -404,12 +404,11 @@ absl::Status NurbsShells::FollowTissue(Queue& queue, const TissueBuffers& tissue
   PALPATE_RETURN_IF_ERROR(FilterBegins(queue));
   PALPATE_RETURN_IF_ERROR(bindings_->Follow(queue, tissue.x, states_));
   const bool has_planes = surface != nullptr && surface->pairs().count() > 0;
-  return queue.Launch(
-      move_towards_, Shells(), Arg("x", tissue.x), Arg("touched", tissue.touched),
-      Arg("detected", has_planes ? BufferView<Float4>(surface->detected()) : BufferView<Float4>{}),
-      Arg("clear_m", has_planes ? BufferView<float>(surface->pairs().clear_m()) : BufferView<float>{}),
-      Arg("entry_begins", has_planes ? BufferView<uint32_t>(surface->pairs().entry_begins()) : BufferView<uint32_t>{}),
-      Arg("planes", has_planes ? BufferView<Float4>(surface->pairs().planes()) : BufferView<Float4>{}));
+  return queue.Launch(move_towards_, Shells(), Arg("x", tissue.x), Arg("touched", tissue.touched),
+                      Arg("detected", has_planes ? BufferView<Float4>(surface->detected()) : BufferView<Float4>{}),
+                      Arg("clear_m", has_planes ? BufferView<float>(surface->pairs().clear_m()) : BufferView<float>{}),
+                      Arg("entry_begins", has_planes ? BufferView<uint32_t>(surface->pairs().entry_begins()) : BufferView<uint32_t>{}),
+                      Arg("planes", has_planes ? BufferView<Float4>(surface->pairs().planes()) : BufferView<Float4>{}));
 }
 
 absl::Status NurbsShells::PushTissue(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads) {

@@ -185,9 +185,9 @@ class NurbsShells final : public SurfaceFollower {
   bool meets_ = false;                       // surfaces do
   std::unique_ptr<NurbsShellTerms> terms_;
   NurbsShellCorrection correction_;
-  std::unique_ptr<NurbsBindings> bindings_;            // null: tissue carries none
-  std::vector<TissueNurbsShell::Bound> bound_;         // shell after shell
-  std::vector<double> mass_kg_;                        // [slot]
+  std::unique_ptr<NurbsBindings> bindings_;     // null: tissue carries none
+  std::vector<TissueNurbsShell::Bound> bound_;  // shell after shell
+  std::vector<double> mass_kg_;                 // [slot]
   std::vector<TissueDrivenRegion> regions_;
   std::vector<DrivenPose> poses_host_;
   Kernel contacts_, predict_, drive_, vertex_velocities_, push_by_air_, place_, keep_, put_, to_detection_, detected_kernel_, goal_,

@@ -231,8 +231,8 @@ struct TissueNurbsShell {
     std::array<double, 4> weights{};     ///< at least 0, sum 1
     friend bool operator==(const Bound&, const Bound&) = default;
   };
-  std::vector<Bound> bound;            ///< control points ascending, none of them held; edits may change it
-  std::vector<uint32_t> apart = {};    ///< bodies whose surfaces the shell does not meet, as `body`; edits may change it
+  std::vector<Bound> bound;          ///< control points ascending, none of them held; edits may change it
+  std::vector<uint32_t> apart = {};  ///< bodies whose surfaces the shell does not meet, as `body`; edits may change it
 };
 
 /// Free control points of a NURBS shell that joints hold by a frame: RigidJoint names it after TissueModel::joint_sets.

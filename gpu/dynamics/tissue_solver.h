@@ -154,8 +154,8 @@ class TissueSolver {
   /// free vertices is the residual of the implicit equation.
   absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
 
-  /// What control points of NURBS shells that are bound to tissue did to it in the newest sweep, [control point of all shells] N, with their
-  /// inertia and gravity; 0 of others.
+  /// What control points of NURBS shells that are bound to tissue did to it in the newest sweep, [control point of all shells] N, with
+  /// their inertia and gravity; 0 of others.
   absl::StatusOr<std::vector<Float4>> ReadBoundForces();
 
   /// Root mean square over the free vertices, and control points of NURBS shells, of the residual of the implicit equation [N] after each

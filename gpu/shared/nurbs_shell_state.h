@@ -19,10 +19,10 @@ PALPATE_SHARED_SIZE(ControlPointState, 96);
 
 /* A control point that is bound to tissue: it is the mean of four vertices. */
 typedef struct NurbsBinding {
-  UInt4 vertices;   /* slots of the tissue */
-  Float4 weights;   /* of these, at least 0, sum 1 */
-  UInt control;     /* slot of the control point */
-  float mass;       /* kg */
+  UInt4 vertices; /* slots of the tissue */
+  Float4 weights; /* of these, at least 0, sum 1 */
+  UInt control;   /* slot of the control point */
+  float mass;     /* kg */
   UInt unused0, unused1;
 } NurbsBinding;
 PALPATE_SHARED_SIZE(NurbsBinding, 48);

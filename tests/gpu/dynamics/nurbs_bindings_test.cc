@@ -61,9 +61,7 @@ TissueModel Scene(const TissueModel& block, const sim::BodyDescription& sheet, c
   return model;
 }
 
-TissueModel Block(const TestMaterial& material) {
-  return BoxModel({6, 6, 3}, {0.06, 0.06, 0.03}, {-0.03, -0.03, -0.03}, material);
-}
+TissueModel Block(const TestMaterial& material) { return BoxModel({6, 6, 3}, {0.06, 0.06, 0.03}, {-0.03, -0.03, -0.03}, material); }
 
 class NurbsBindingsTest : public test::DeviceTest {
  protected:
@@ -124,7 +122,10 @@ class NurbsBindingsTest : public test::DeviceTest {
 
 /// Half a sheet sticks in a block, and half of it hangs out. The block stands on its base.
 TissueModel Flag(double tissue_pa, double sheet_pa, double damping_s = 0.02, double mass_damping_per_s = 4) {
-  TissueModel block = Block({.young_modulus_pa = tissue_pa, .poisson_ratio = 0.4, .density_kg_per_m3 = 1000, .damping_s = damping_s,
+  TissueModel block = Block({.young_modulus_pa = tissue_pa,
+                             .poisson_ratio = 0.4,
+                             .density_kg_per_m3 = 1000,
+                             .damping_s = damping_s,
                              .mass_damping_per_s = mass_damping_per_s});
   for (size_t v = 0; v < block.rest_m.size(); ++v) block.fixed[v] = block.rest_m[v][2] < -0.0299 ? kFixedVertex : kFreeVertex;
   sim::Material material = test::ShellMaterial(sheet_pa, 0.3, damping_s);
@@ -185,7 +186,8 @@ TEST_F(NurbsBindingsTest, MomentumStays) {
   }
   ASSERT_TRUE(solver_->WriteState(before, velocities).ok());
   std::vector<Float4> control_before;
-  for (const auto& q : shell().model->rest_m) control_before.push_back({static_cast<float>(q[0]), static_cast<float>(q[1]), static_cast<float>(q[2]), 0});
+  for (const auto& q : shell().model->rest_m)
+    control_before.push_back({static_cast<float>(q[0]), static_cast<float>(q[1]), static_cast<float>(q[2]), 0});
   const auto momentum = [&] {
     Step();
     const std::vector<float> after = Positions();
@@ -215,7 +217,8 @@ TEST_F(NurbsBindingsTest, MomentumStays) {
 TEST_F(NurbsBindingsTest, AllOfAShellMayBeBound) {
   std::array<double, 2> sag_m{};
   for (const double sheet_pa : {1e2, 1e6}) {
-    TissueModel block = Block({.young_modulus_pa = 2e4, .poisson_ratio = 0.4, .density_kg_per_m3 = 1000, .damping_s = 0.02, .mass_damping_per_s = 4});
+    TissueModel block =
+        Block({.young_modulus_pa = 2e4, .poisson_ratio = 0.4, .density_kg_per_m3 = 1000, .damping_s = 0.02, .mass_damping_per_s = 4});
     for (size_t v = 0; v < block.rest_m.size(); ++v) block.fixed[v] = block.rest_m[v][0] < -0.0299 ? kFixedVertex : kFreeVertex;
     const sim::BodyDescription sheet = test::ShellBody("sheet", test::FlatSheet(9, 7, 0.058, 0.056), {0, 0, -0.004},
                                                        test::ShellMaterial(sheet_pa, 0.3, 0.02), 0.002, {}, 5e-4, 2);
