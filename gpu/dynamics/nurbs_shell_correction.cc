@@ -20,16 +20,38 @@ namespace {
 using Eigen::MatrixXd;
 using Eigen::Vector3d;
 
-/// Adds a Gauss point's stiffness at rest. `place`: of its control points in the matrix.
-void AddStiffness(const NurbsShellModel& model, const NurbsShellGauss& gauss, std::span<const Vector3d> rest_m, double dt_s,
-                  const std::vector<uint32_t>& place, MatrixXd* matrix) {
-  const MatrixXd k = NurbsGaussStiffness(model, gauss, rest_m, dt_s);
-  for (uint32_t i = 0; i < gauss.end - gauss.begin; ++i) {
-    for (uint32_t j = 0; j < gauss.end - gauss.begin; ++j) {
-      matrix->block<3, 3>(3 * place[model.entries[gauss.begin + i].control], 3 * place[model.entries[gauss.begin + j].control]) +=
-          k.block<3, 3>(3 * i, 3 * j);
+constexpr uint32_t kOnHost = 0xffffffffU;  // as in nurbs_shell_correction.cl
+
+using SparseMatrix = Eigen::SparseMatrix<double>;
+
+/// What control points resist with at rest, inertia included; those that do not move alone, with 1. `place`: of each in the matrix.
+SparseMatrix StepMatrix(const NurbsShellModel& model, const std::vector<uint32_t>& controls, const std::vector<uint32_t>& shell_of,
+                        const std::vector<uint32_t>& place, std::span<const uint32_t> held, double dt_s) {
+  const std::vector<Vector3d> rest_m = NurbsRestPositions(model);
+  const auto is_held = [&](uint32_t control, uint32_t axis) { return (held[control] >> axis & 1U) != 0; };
+  std::vector<Eigen::Triplet<double>> entries;
+  for (const NurbsShellGauss& gauss : model.gauss) {
+    if (shell_of[model.entries[gauss.begin].control] != shell_of[controls.front()]) continue;
+    const MatrixXd k = NurbsGaussStiffness(model, gauss, rest_m, dt_s);
+    for (Eigen::Index i = 0; i < k.rows(); ++i) {
+      for (Eigen::Index j = 0; j < k.cols(); ++j) {
+        const uint32_t a = model.entries[gauss.begin + i / 3].control, b = model.entries[gauss.begin + j / 3].control;
+        const auto row = static_cast<uint32_t>(i % 3), column = static_cast<uint32_t>(j % 3);
+        if (is_held(a, row) || is_held(b, column)) continue;
+        entries.emplace_back(static_cast<int>(3 * place[a] + row), static_cast<int>(3 * place[b] + column), k(i, j));
+      }
     }
   }
+  for (const uint32_t c : controls) {
+    for (uint32_t axis = 0; axis < 3; ++axis) {
+      const auto at = static_cast<int>(3 * place[c] + axis);
+      entries.emplace_back(at, at, is_held(c, axis) ? 1.0 : NurbsControlInertia(model, c, dt_s));
+    }
+  }
+  const auto size = 3 * static_cast<Eigen::Index>(controls.size());
+  SparseMatrix out(size, size);
+  out.setFromTriplets(entries.begin(), entries.end());
+  return out;
 }
 
 template <typename T>
@@ -45,7 +67,7 @@ Float4 ToFloat4(const Vector3d& v) { return {static_cast<float>(v.x()), static_c
 
 absl::StatusOr<NurbsShellCorrection> NurbsShellCorrection::Create(Queue& queue, const NurbsShellModel& model,
                                                                   const NurbsShellLayout& layout, std::span<const uint32_t> held,
-                                                                  double dt_s) {
+                                                                  double dt_s, uint32_t max_dense) {
   NurbsShellCorrection out;
   out.slot_count_ = static_cast<uint32_t>(model.control_count());
   out.lanes_ = layout.lanes;
@@ -63,34 +85,35 @@ absl::StatusOr<NurbsShellCorrection> NurbsShellCorrection::Create(Queue& queue, 
     const auto first = static_cast<uint32_t>(solved_slot.size());
     const auto count = static_cast<uint32_t>(controls.size());
     for (uint32_t i = 0; i < count; ++i) place[controls[i]] = i;
-    MatrixXd matrix = MatrixXd::Zero(3 * count, 3 * count);
-    for (const NurbsShellGauss& gauss : model.gauss) {
-      if (shell_of[model.entries[gauss.begin].control] == shell) AddStiffness(model, gauss, rest_m, dt_s, place, &matrix);
-    }
-    for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t c = controls[i];
-      const double inertia = NurbsControlInertia(model, c, dt_s);
-      for (uint32_t axis = 0; axis < 3; ++axis) {
-        const Eigen::Index at = 3 * static_cast<Eigen::Index>(i) + axis;
-        matrix(at, at) += inertia;
-        if ((held[c] >> axis & 1U) == 0) continue;
-        matrix.row(at).setZero();
-        matrix.col(at).setZero();
-        matrix(at, at) = 1;
+    const SparseMatrix matrix = StepMatrix(model, controls, shell_of, place, held, dt_s);
+    const bool is_on_host = count > max_dense;
+    MatrixXd full;
+    bool is_factored = false;
+    if (is_on_host) {
+      SparsePart& part = *out.sparse_.emplace_back(std::make_unique<SparsePart>());
+      part.first = first;
+      part.count = count;
+      for (const uint32_t c : controls) {
+        for (uint32_t axis = 0; axis < 3; ++axis) part.is_held.push_back(held[c] >> axis & 1U);
       }
+      part.factor.compute(matrix);
+      is_factored = part.factor.info() == Eigen::Success;
+    } else {
+      const Eigen::LLT<MatrixXd> factors{MatrixXd(matrix)};
+      is_factored = factors.info() == Eigen::Success;
+      if (is_factored) full = factors.solve(MatrixXd::Identity(3 * count, 3 * count));
     }
-    const Eigen::LLT<MatrixXd> factors(matrix);
-    if (factors.info() != Eigen::Success) return absl::InternalError("the stiffness of a NURBS shell at rest is not positive definite");
-    MatrixXd full = factors.solve(MatrixXd::Identity(3 * count, 3 * count));
+    if (!is_factored) return absl::InternalError("the stiffness of a NURBS shell at rest is not positive definite");
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t c = controls[i];
       for (uint32_t axis = 0; axis < 3; ++axis) {
-        if ((held[c] >> axis & 1U) != 0) full.row(3 * static_cast<Eigen::Index>(i) + axis).setZero();
+        if (!is_on_host && (held[c] >> axis & 1U) != 0) full.row(3 * static_cast<Eigen::Index>(i) + axis).setZero();
       }
       const uint32_t slot = layout.control_slot[c];
       slot_part[slot] = static_cast<uint32_t>(part_range.size());
       solved_slot.push_back(slot);
-      solved_part.push_back({first, count, static_cast<uint32_t>(inverse.size()), static_cast<uint32_t>(part_range.size())});
+      solved_part.push_back(
+          {first, count, is_on_host ? kOnHost : static_cast<uint32_t>(inverse.size()), static_cast<uint32_t>(part_range.size())});
       // The Gauss point where it counts most.
       uint32_t best = model.control_entries[model.control_begin[c]];
       for (uint32_t k = model.control_begin[c]; k < model.control_begin[c + 1]; ++k) {
@@ -116,6 +139,9 @@ absl::StatusOr<NurbsShellCorrection> NurbsShellCorrection::Create(Queue& queue, 
   PALPATE_RETURN_IF_ERROR(Upload(queue, &out.axes_, std::move(axes), "nurbs axes"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &out.inverse_, std::move(inverse), "nurbs inverse"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &out.turned_, std::vector<Float4>(out.solved_count_), "nurbs turned forces"));
+  PALPATE_RETURN_IF_ERROR(
+      Upload(queue, &out.solved_, std::vector<Float4>(out.sparse_.empty() ? 0 : out.solved_count_), "nurbs solved moves"));
+  out.turned_host_.resize(out.sparse_.empty() ? 0 : out.solved_count_);
   PALPATE_RETURN_IF_ERROR(Upload(queue, &out.moves_, std::vector<Float4>(out.slot_count_), "nurbs moves"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &out.share_, std::vector<float>(out.part_count_), "nurbs shares"));
   Context& context = *queue.context();
@@ -132,9 +158,27 @@ absl::Status NurbsShellCorrection::Propose(Queue& queue, const NurbsShellTerms& 
   PALPATE_RETURN_IF_ERROR(queue.Launch(turn_, {solved_count_, 0}, Arg("count", solved_count_), Arg("lanes", lanes_),
                                        Arg("solved_slot", solved_slot_), Arg("gauss", gauss_), Arg("axes", axes_),
                                        Arg("nurbs_vectors", terms.vectors()), Arg("forces", forces), Arg("turned", turned_)));
+  if (!sparse_.empty()) PALPATE_RETURN_IF_ERROR(SolveOnHost(queue));
   return queue.Launch(solve_, {solved_count_, 0}, Arg("count", solved_count_), Arg("lanes", lanes_), Arg("solved_slot", solved_slot_),
                       Arg("solved_part", solved_part_), Arg("gauss", gauss_), Arg("axes", axes_), Arg("nurbs_vectors", terms.vectors()),
-                      Arg("inverse", inverse_), Arg("turned", turned_), Arg("moves", moves_));
+                      Arg("inverse", inverse_), Arg("turned", turned_), Arg("solved", solved_), Arg("moves", moves_));
+}
+
+absl::Status NurbsShellCorrection::SolveOnHost(Queue& queue) {
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(turned_, std::span<Float4>(turned_host_)));
+  for (const std::unique_ptr<SparsePart>& part : sparse_) {
+    Eigen::VectorXd forces(3 * static_cast<Eigen::Index>(part->count));
+    for (uint32_t i = 0; i < part->count; ++i) {
+      const Float4& f = turned_host_[part->first + i];
+      forces.segment<3>(3 * static_cast<Eigen::Index>(i)) = Vector3d(f.x, f.y, f.z);
+    }
+    for (size_t k = 0; k < part->is_held.size(); ++k) {
+      if (part->is_held[k] != 0) forces[static_cast<Eigen::Index>(k)] = 0;
+    }
+    const Eigen::VectorXd moves = part->factor.solve(forces);
+    for (uint32_t i = 0; i < part->count; ++i) turned_host_[part->first + i] = ToFloat4(moves.segment<3>(3 * static_cast<Eigen::Index>(i)));
+  }
+  return queue.Write(solved_, std::span<const Float4>(turned_host_));
 }
 
 absl::Status NurbsShellCorrection::Share(Queue& queue, const DeviceBuffer<Float4>& forces, const DeviceBuffer<Float4>& forces_after) {
@@ -160,7 +204,7 @@ absl::Status NurbsShellCorrection::Take(Queue& queue, const DeviceBuffer<Float4>
 size_t NurbsShellCorrection::device_bytes() const {
   size_t sum = 0;
   const auto add = [&](const auto&... buffers) { sum += (buffers.size_bytes() + ...); };
-  add(solved_slot_, solved_part_, part_range_, slot_part_, gauss_, axes_, inverse_, turned_, moves_, share_);
+  add(solved_slot_, solved_part_, part_range_, slot_part_, gauss_, axes_, inverse_, turned_, solved_, moves_, share_);
   return sum;
 }
 

@@ -48,17 +48,21 @@ __kernel void turn_nurbs_forces(uint count, uint lanes, const __global uint* sol
   turned[i] = (float4)(turned_by(&now, &rest, forces[solved_slot[i]].xyz), 0.0f);
 }
 
-/* moves = inverse times turned forces, turned as the surface is. Work-item: solved control point, three rows of its part's matrix. */
+#define ON_HOST 0xffffffffu
+
+/* moves = inverse times turned forces, or `solved` where the host has done that, turned as the surface is. Work-item: solved control point, three rows of its part's matrix. */
 __kernel void solve_nurbs_moves(uint count, uint lanes, const __global uint* solved_slot, const __global uint4* solved_part,
                                 const __global uint* gauss, const __global float4* axes, const __global float* nurbs_vectors,
-                                const __global float* inverse, const __global float4* turned, __global float4* moves) {
+                                const __global float* inverse, const __global float4* turned, const __global float4* solved,
+                                __global float4* moves) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint4 part = solved_part[i];
   const uint columns = 3 * part.y;
-  const __global float* row = inverse + part.z + (size_t)(i - part.x) * 3 * columns;
-  float3 sum = (float3)(0.0f);
-  for (uint k = 0; k < part.y; ++k) {
+  const bool is_on_host = part.z == ON_HOST;
+  const __global float* row = inverse + (is_on_host ? 0 : part.z + (size_t)(i - part.x) * 3 * columns);
+  float3 sum = is_on_host ? solved[i].xyz : (float3)(0.0f);
+  for (uint k = 0; k < part.y && !is_on_host; ++k) {
     const float4 f = turned[part.x + k];
     const __global float* at = row + 3 * k;
     sum.x += at[0] * f.x + at[1] * f.y + at[2] * f.z;

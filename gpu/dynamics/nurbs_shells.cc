@@ -80,6 +80,7 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
   PALPATE_ASSIGN_OR_RETURN(elastic_, LayOutNurbsShells(all, is_cpu ? 8 : 1, dt_s));
   initial_control_m_.resize(all.control_count());
   initial_.resize(all.control_count());
+  mass_kg_.resize(all.control_count());
   begins_host_ = {0};
   control_begins_ = {0};
   for (const TissueNurbsShell& shell : shells) {
@@ -89,10 +90,12 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
     for (uint32_t j = 0; j < model.control_count(); ++j) {
       const uint32_t slot = elastic_.control_slot[first + j];
       const bool is_held = std::binary_search(shell.held.begin(), shell.held.end(), j);
+      const bool is_bound = std::ranges::binary_search(shell.bound, j, {}, &TissueNurbsShell::Bound::control);
       const Float4 at = ToFloat4(model.rest_m[j]);
       const Float4 velocity = is_held ? Float4{} : ToFloat4(shell.velocity_m_per_s, model.mass_damping_per_s[j]);
       ControlPointState& state = initial_[slot];
-      state.start = {at.x, at.y, at.z, is_held ? 0.0F : static_cast<float>(model.mass_kg[j])};
+      state.start = {at.x, at.y, at.z, is_held || is_bound ? 0.0F : static_cast<float>(model.mass_kg[j])};
+      mass_kg_[slot] = is_held ? 0 : model.mass_kg[j];
       state.target = state.detected = state.goal = at;
       state.velocity = velocity;
       const auto braked = static_cast<float>(1 + dt_s * model.mass_damping_per_s[j]);
@@ -172,7 +175,11 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
   std::vector<uint32_t> held_axes(all.control_count(), 0);
   for (size_t s = 0; s < shells.size(); ++s) {
     for (const uint32_t j : shells[s].held) held_axes[control_begins_[s] + j] = kAllAxes;
+    for (const TissueNurbsShell::Bound& bound : shells[s].bound) held_axes[control_begins_[s] + bound.control] = kAllAxes;
   }
+  PALPATE_ASSIGN_OR_RETURN(bindings_, NurbsBindings::Create(queue, shells, control_begins_, all, elastic_, dt_s));
+  for (const TissueNurbsShell& shell : shells) bound_.insert(bound_.end(), shell.bound.begin(), shell.bound.end());
+  if (bindings_) PALPATE_RETURN_IF_ERROR(bindings_->SetVertices(queue, shells, layout));
   PALPATE_ASSIGN_OR_RETURN(correction_, NurbsShellCorrection::Create(queue, all, elastic_, held_axes, dt_s));
   terms_ = std::make_unique<NurbsShellTerms>(elastic_);
   return terms_->Init(queue);
@@ -199,6 +206,7 @@ absl::Status NurbsShells::MakeKernels(Context& context, const ProgramDefines& de
                                                                                            {&sweep_, "nurbs_sweep"},
                                                                                            {&move_towards_, "nurbs_move_towards"},
                                                                                            {&find_forces_, "nurbs_forces"},
+                                                                                           {&bound_forces_, "nurbs_bound_forces"},
                                                                                            {&go_along_, "nurbs_go_along"},
                                                                                            {&follow_along_, "nurbs_follow_along"},
                                                                                            {&finish_, "nurbs_finish"},
@@ -230,6 +238,10 @@ absl::Status NurbsShells::Bind(const TissueBuffers& tissue, const ToolContacts& 
                                             Arg("forces", forces_), Arg("blocks", blocks_), Arg("states", states_),
                                             Arg("control", control_), Arg("x", tissue.x)));
   PALPATE_RETURN_IF_ERROR(terms_->Bind(find_forces_));
+  PALPATE_RETURN_IF_ERROR(bound_forces_.Bind(Arg("support_begins", support_begins_), Arg("support", support_),
+                                             Arg("support_weights", support_weights_), Arg("slots", slots_), Arg("at", at_),
+                                             Arg("forces", forces_), Arg("blocks", blocks_), Arg("x", tissue.x)));
+  PALPATE_RETURN_IF_ERROR(terms_->Bind(bound_forces_));
   PALPATE_RETURN_IF_ERROR(terms_->Bind(sweep_));
   return move_towards_.Bind(Arg("color_count", elastic_.color_count()), Arg("shell_colors", shell_colors_), Arg("order", order_),
                             Arg("support_begins", support_begins_), Arg("support", support_), Arg("support_weights", support_weights_),
@@ -285,12 +297,12 @@ absl::Status NurbsShells::TakeStates(Queue& queue, std::vector<Float4> control_m
 absl::Status NurbsShells::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described, or lives for one step.
   [[maybe_unused]] auto& [control_group, team, teams, device_bytes, control_begins, elastic, slots_host, begins_host, controls_host,
-                          weights_host, initial_control, control_host, initial, states_host, x, meets, terms, correction, regions,
-                          poses_host, contacts, predict, drive, vertex_velocities, push_by_air, place, keep, put, to_detection,
-                          detected_kernel, goal, take_back, follow_back, sweep, move_towards, find_forces, go_along, follow_along, finish,
-                          roll_back, control, states, driven, driven_rest, poses, order, shell_colors, support_begins, support,
-                          support_weights, slots, begins, controls, weights, start, detected, at, forces, blocks, next, pushes, kept, saved,
-                          left, left_there] = *this;
+                          weights_host, initial_control, control_host, initial, states_host, x, meets, terms, correction, bindings, bound,
+                          mass, regions, poses_host, contacts, predict, drive, vertex_velocities, push_by_air, place, keep, put,
+                          to_detection, detected_kernel, goal, take_back, follow_back, sweep, move_towards, find_forces, bound_forces,
+                          go_along, follow_along, finish, roll_back, control, states, driven, driven_rest, poses, order, shell_colors,
+                          support_begins, support, support_weights, slots, begins, controls, weights, start, detected, at, forces, blocks,
+                          next, pushes, kept, saved, left, left_there] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue));
   archive.Enter("NurbsShells");
   archive(control_host, states_host);
@@ -348,7 +360,7 @@ absl::Status NurbsShells::Fit(Queue& queue, std::span<const Float4> positions_m,
   std::vector<Float4> velocities(initial_.size());
   if (!velocities_m_per_s.empty()) velocities = solve(velocities_m_per_s, velocities);
   for (size_t j = 0; j < states.size(); ++j) {
-    if (states[j].start.w == 0) velocities[j] = {};
+    if (mass_kg_[j] == 0) velocities[j] = {};
     states[j].velocity = {velocities[j].x, velocities[j].y, velocities[j].z, states[j].velocity.w};
     states[j].before = states[j].velocity;
     for (Float4* place : {&states[j].target, &states[j].detected, &states[j].goal}) *place = control_m[j];
@@ -374,7 +386,46 @@ absl::Status NurbsShells::Predict(Queue& queue, const DeviceBuffer<StepParams>& 
     PALPATE_RETURN_IF_ERROR(queue.Launch(drive_, {count, 0}, Arg("count", count), Arg("driven", driven_), Arg("poses", poses_),
                                          Arg("rest", driven_rest_), Arg("states", states_), Arg("control", control_)));
   }
+  if (bindings_) PALPATE_RETURN_IF_ERROR(bindings_->Begin(queue, params, x, states_, control_));
   return Place(queue, x);
+}
+
+absl::StatusOr<bool> NurbsShells::SetBound(Queue& queue, std::span<const TissueNurbsShell> shells, const TissueLayout& layout) {
+  std::vector<TissueNurbsShell::Bound> bound;
+  for (const TissueNurbsShell& shell : shells) bound.insert(bound.end(), shell.bound.begin(), shell.bound.end());
+  if (!std::ranges::equal(bound, bound_, {}, &TissueNurbsShell::Bound::control, &TissueNurbsShell::Bound::control)) return false;
+  bound_ = std::move(bound);
+  if (bindings_) PALPATE_RETURN_IF_ERROR(bindings_->SetVertices(queue, shells, layout));
+  return true;
+}
+
+absl::Status NurbsShells::FollowTissue(Queue& queue, const TissueBuffers& tissue, const SurfaceContacts* surface) {
+  if (!bindings_) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(FilterBegins(queue));
+  PALPATE_RETURN_IF_ERROR(bindings_->Follow(queue, tissue.x, states_));
+  const bool has_planes = surface != nullptr && surface->pairs().count() > 0;
+  return queue.Launch(move_towards_, Shells(), Arg("x", tissue.x), Arg("touched", tissue.touched),
+                      Arg("detected", has_planes ? BufferView<Float4>(surface->detected()) : BufferView<Float4>{}),
+                      Arg("clear_m", has_planes ? BufferView<float>(surface->pairs().clear_m()) : BufferView<float>{}),
+                      Arg("entry_begins", has_planes ? BufferView<uint32_t>(surface->pairs().entry_begins()) : BufferView<uint32_t>{}),
+                      Arg("planes", has_planes ? BufferView<Float4>(surface->pairs().planes()) : BufferView<Float4>{}));
+}
+
+absl::Status NurbsShells::PushTissue(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads) {
+  if (!bindings_) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(FindContacts(queue, tissue, loads));
+  PALPATE_RETURN_IF_ERROR(terms_->Gather(queue, control_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_forces_, {bindings_->count() * team_, team_}, Arg("bound", bindings_->slots()),
+                                       Arg("forces_n", bindings_->forces())));
+  return bindings_->Load(queue, tissue, control_);
+}
+
+absl::StatusOr<std::vector<Float4>> NurbsShells::ReadBoundForces(Queue& queue) {
+  std::vector<Float4> out(control_count());
+  if (!bindings_) return out;
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<Float4> forces_n, bindings_->ReadForces(queue, control_));
+  for (size_t i = 0; i < forces_n.size(); ++i) out[elastic_.slot_control[bindings_->slot(i)]] = forces_n[i];
+  return out;
 }
 
 absl::Status NurbsShells::PushByAir(Queue& queue, const TissueBuffers& tissue, AirDrag& air) {

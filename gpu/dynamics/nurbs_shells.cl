@@ -446,6 +446,30 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_TEAM, 1, 1))) void nurbs_fo
   left_n[j] = states[j].start.w == 0.0f ? (float4)(0.0f) : (float4)(b.force, 0.0f);
 }
 
+/* What acts on control points that are bound to tissue, but for inertia: bound[i] is the place of one. forces_n: w = stiffness of contacts,
+   a bound whichever way all control points move. Group: bound control point. */
+__kernel __attribute__((reqd_work_group_size(PALPATE_TEAM, 1, 1))) void nurbs_bound_forces(
+    const __global uint* bound, const __global uint* support_begins, const __global uint* support, const __global float* support_weights,
+    const __global uint* slots, const __global float4* at, const __global float4* forces, const __global float4* blocks,
+    const __global float4* x, __global float4* forces_n NURBS_SHELL_ARGS) {
+  const uint j = bound[get_group_id(0)];
+  const uint lane = (uint)get_local_id(0);
+  const uint begin = support_begins[j], end = support_begins[j + 1];
+  Block b = elastic_block_of(j, lane NURBS_SHELL_VALUES);
+  add_vertices(&b, begin, end, lane, slots, support, support_weights, x, at, forces, blocks);
+#if PALPATE_TEAM > 1
+  __local float sums[9 * PALPATE_TEAM];
+  b = sum_of_team(sums + lane, PALPATE_TEAM, lane, PALPATE_TEAM, b);
+#endif
+  if (lane != 0) return;
+  float stiffness = 0.0f;
+  for (uint k = begin; k < end; ++k) {
+    const uint e = support[k];
+    if (forces[e].w != 0.0f) stiffness += support_weights[k] * (blocks[2 * e].x + blocks[2 * e].w + blocks[2 * e + 1].y);
+  }
+  forces_n[get_group_id(0)] = (float4)(b.force, stiffness);
+}
+
 #define NO_PART 0xffffffffu
 
 /* What a control point shall go of its moves: the share of its shell, or all of them if `share` is null. */

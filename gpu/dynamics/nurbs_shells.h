@@ -9,6 +9,7 @@
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/air_drag.h"
+#include "gpu/dynamics/nurbs_bindings.h"
 #include "gpu/dynamics/nurbs_shell_correction.h"
 #include "gpu/dynamics/nurbs_shell_layout.h"
 #include "gpu/dynamics/nurbs_shell_terms.h"
@@ -84,6 +85,18 @@ class NurbsShells final : public SurfaceFollower {
   using Relinearize = std::function<absl::Status(bool is_trial)>;
   absl::Status Correct(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads, const SurfaceContacts* surface,
                        const Relinearize& relinearize);
+  // For control points that tissue carries (NurbsBindings).
+  bool is_bound() const { return bindings_ != nullptr; }
+  /// After an edit of the layout. False: other control points are bound now, so that the shells must be made anew.
+  absl::StatusOr<bool> SetBound(Queue& queue, std::span<const TissueNurbsShell> shells, const TissueLayout& layout);
+  /// Bound control points go to where the tissue has them, as far as planes allow. `surface`: null where surfaces do not meet.
+  absl::Status FollowTissue(Queue& queue, const TissueBuffers& tissue, const SurfaceContacts* surface);
+  /// Before a sweep of the tissue, when what touches the shells is known: what they do to it goes into its inertial targets.
+  absl::Status PushTissue(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads);
+  /// What each did to the tissue in the newest sweep, [control point of all shells] N; 0 where it is not bound. Blocking.
+  absl::StatusOr<std::vector<Float4>> ReadBoundForces(Queue& queue);
+  double MassAt(size_t slot) const { return mass_kg_[slot]; }  ///< [kg] of a control point, 0 where it is held
+
   // For joints (NurbsJointFrames).
   uint32_t SlotOf(uint32_t control) const {
     return elastic_.control_slot[control];
@@ -172,10 +185,13 @@ class NurbsShells final : public SurfaceFollower {
   bool meets_ = false;                       // surfaces do
   std::unique_ptr<NurbsShellTerms> terms_;
   NurbsShellCorrection correction_;
+  std::unique_ptr<NurbsBindings> bindings_;     // null: tissue carries none
+  std::vector<TissueNurbsShell::Bound> bound_;  // shell after shell
+  std::vector<double> mass_kg_;                 // [slot]
   std::vector<TissueDrivenRegion> regions_;
   std::vector<DrivenPose> poses_host_;
   Kernel contacts_, predict_, drive_, vertex_velocities_, push_by_air_, place_, keep_, put_, to_detection_, detected_kernel_, goal_,
-      take_back_, follow_back_, sweep_, move_towards_, find_forces_, go_along_, follow_along_, finish_, roll_back_;
+      take_back_, follow_back_, sweep_, move_towards_, find_forces_, bound_forces_, go_along_, follow_along_, finish_, roll_back_;
   DeviceBuffer<Float4> control_;                 // [slot of a control point]; w is not used
   DeviceBuffer<ControlPointState> states_;       // likewise
   DeviceBuffer<UInt2> driven_;                   // slot of a control point, region

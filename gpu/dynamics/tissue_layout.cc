@@ -133,6 +133,32 @@ absl::Status CheckRigid(const TissueModel& model) {
   return absl::OkStatus();
 }
 
+/// What a NURBS shell has bound to tissue.
+absl::Status CheckBound(const TissueModel& model, const TissueNurbsShell& shell) {
+  for (size_t i = 0; i < shell.bound.size(); ++i) {
+    const TissueNurbsShell::Bound& bound = shell.bound[i];
+    const auto error = [&](auto... what) { return absl::InvalidArgumentError(absl::StrCat("bound[", i, "]: ", what...)); };
+    if (bound.control >= shell.model->control_count() || (i > 0 && bound.control <= shell.bound[i - 1].control)) {
+      return error("control point ", bound.control, " is out of range or not after the one before");
+    }
+    if (std::binary_search(shell.held.begin(), shell.held.end(), bound.control)) return error("control point ", bound.control, " is held");
+    double sum = 0;
+    for (size_t k = 0; k < 4; ++k) {
+      const uint32_t v = bound.vertices[k];
+      if (v >= model.rest_m.size() || model.fixed[v] == kAbsentVertex) return error("there is no vertex ", v);
+      if (v >= shell.vertices[0] && v < shell.vertices[1]) return error("vertex ", v, " is of the shell itself");
+      if (!(bound.weights[k] >= 0)) return error("weight ", bound.weights[k], " is below 0");
+      sum += bound.weights[k];
+    }
+    if (!(std::abs(sum - 1) < 1e-6)) return error("weights add up to ", sum);
+  }
+  for (const uint32_t body : shell.apart) {
+    if (body >= model.self_collision.size() || body == shell.body)
+      return absl::InvalidArgumentError(absl::StrCat("apart: body ", body, " is out of range or the shell"));
+  }
+  return absl::OkStatus();
+}
+
 /// Likewise NURBS shells.
 absl::Status CheckNurbsShells(const TissueModel& model) {
   if (model.nurbs_shells.empty()) return absl::OkStatus();
@@ -189,6 +215,7 @@ absl::Status CheckNurbsShells(const TissueModel& model) {
     }
     const absl::Status motions = CheckMotions(shell.driven);
     if (!motions.ok()) return error(motions.message());
+    if (const absl::Status bound = CheckBound(model, shell); !bound.ok()) return error(bound.message());
   }
   return absl::OkStatus();
 }
@@ -694,7 +721,16 @@ void WriteFans(const TissueModel& model, size_t fan_room, TissueLayout* layout) 
   }
 }
 
-/// Bodies whose joints ignore contact, as DeviceSurface::apart; empty: there are none.
+void FinishLayout(const TissueModel& model, TissueLayout* layout) {
+  layout->self_collision = model.self_collision;
+  layout->apart = BodiesApart(model);
+  layout->has_surface_contact = model.self_collision.size() > 1 ||
+                                std::any_of(model.self_collision.begin(), model.self_collision.end(), [](uint8_t s) { return s != 0; });
+  ListLoadsAndDriven(model, layout);
+}
+
+}  // namespace
+
 std::vector<uint32_t> BodiesApart(const TissueModel& model) {
   std::vector<std::set<uint32_t>> apart(model.self_collision.size());
   bool is_any = false;
@@ -712,6 +748,13 @@ std::vector<uint32_t> BodiesApart(const TissueModel& model) {
     apart[*b].insert(*a);
     is_any = true;
   }
+  for (const TissueNurbsShell& shell : model.nurbs_shells) {
+    for (const uint32_t other : shell.apart) {
+      apart[shell.body].insert(other);
+      apart[other].insert(shell.body);
+      is_any = true;
+    }
+  }
   if (!is_any) return {};
   std::vector<uint32_t> out = {static_cast<uint32_t>(apart.size())};
   auto end = static_cast<uint32_t>(apart.size() + 2);
@@ -723,16 +766,6 @@ std::vector<uint32_t> BodiesApart(const TissueModel& model) {
   for (const std::set<uint32_t>& others : apart) out.insert(out.end(), others.begin(), others.end());
   return out;
 }
-
-void FinishLayout(const TissueModel& model, TissueLayout* layout) {
-  layout->self_collision = model.self_collision;
-  layout->apart = BodiesApart(model);
-  layout->has_surface_contact = model.self_collision.size() > 1 ||
-                                std::any_of(model.self_collision.begin(), model.self_collision.end(), [](uint8_t s) { return s != 0; });
-  ListLoadsAndDriven(model, layout);
-}
-
-}  // namespace
 
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack) {
   TissueLayout layout;

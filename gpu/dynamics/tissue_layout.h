@@ -224,6 +224,15 @@ struct TissueNurbsShell {
   std::vector<uint32_t> held;              ///< control points that do not move freely, ascending
   std::vector<TissueDrivenRegion> driven;  ///< of held control points, which stand in place of vertices
   std::array<double, 3> velocity_m_per_s{};
+  /// A control point that tissue carries: the mean of four vertices.
+  struct Bound {
+    uint32_t control = 0;
+    std::array<uint32_t, 4> vertices{};  ///< of one tet
+    std::array<double, 4> weights{};     ///< at least 0, sum 1
+    friend bool operator==(const Bound&, const Bound&) = default;
+  };
+  std::vector<Bound> bound;          ///< control points ascending, none of them held; edits may change it
+  std::vector<uint32_t> apart = {};  ///< bodies whose surfaces the shell does not meet, as `body`; edits may change it
 };
 
 /// Free control points of a NURBS shell that joints hold by a frame: RigidJoint names it after TissueModel::joint_sets.
@@ -383,6 +392,9 @@ struct TissueLayout {
 /// prescribed ones that are not fixed or are driven, absent vertices in use, smoothed tets whose energy is no stress or that have fibres,
 /// shapes out of range or that share a vertex, beta outside [0, 1], free vertices that are held along all axes.
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack = {});
+
+/// Bodies whose surfaces do not meet, by joints and shells that say so, as DeviceSurface::apart has them; empty: there are none.
+std::vector<uint32_t> BodiesApart(const TissueModel& model);
 
 /// Of a layout that followed edits, what its model does not tell: which vertex has which slot, where blocks and lists are, what was so when
 /// it was laid out, and the room that is left. Entries follow from the model, bit for bit.

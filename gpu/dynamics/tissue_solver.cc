@@ -54,11 +54,11 @@ void AddRigid(std::span<const RigidBlockState> states, TissueStep* step) {
 }
 
 /// Likewise the motion of control points, whose masses are lumped.
-void AddNurbs(std::span<const ControlPointState> states, TissueStep* step) {
-  for (const ControlPointState& state : states) {
-    const Float4& v = state.velocity;
+void AddNurbs(const NurbsShells& shells, TissueStep* step) {
+  for (size_t j = 0; j < shells.states().size(); ++j) {
+    const Float4& v = shells.states()[j].velocity;
     const double speed_sq = static_cast<double>(v.x) * v.x + static_cast<double>(v.y) * v.y + static_cast<double>(v.z) * v.z;
-    step->kinetic_energy_j += state.start.w * speed_sq / 2;
+    step->kinetic_energy_j += shells.MassAt(j) * speed_sq / 2;
     step->max_speed_m_per_s = std::max(step->max_speed_m_per_s, std::sqrt(speed_sq));
     for (const float value : {v.x, v.y, v.z}) {
       step->hash = (step->hash ^ std::bit_cast<uint32_t>(value)) * 0x9e3779b97f4a7c15ULL;
@@ -231,6 +231,7 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
     sweep_count_ = last + 1;
     is_last = sweep_count_ == sweep_count;
     if (is_corrected_after(last)) {
+      PALPATE_RETURN_IF_ERROR(PushTissueAgain(swept));
       PALPATE_ASSIGN_OR_RETURN(const bool goes_on, correction_->Correct(*queue_, tissue_, tools_, sweeps_));
       is_last = !goes_on;
     }
@@ -239,6 +240,7 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
       PALPATE_RETURN_IF_ERROR(component_shifts_.Shift(*queue_, *surface_, tissue_, tools_, anchors_, *swept));
     }
     if (is_last) PALPATE_RETURN_IF_ERROR(SettleRigid(swept));
+    if (is_last) PALPATE_RETURN_IF_ERROR(FollowTissue(swept));
     PALPATE_RETURN_IF_ERROR(note_residual());
   }
   return absl::OkStatus();
@@ -281,7 +283,9 @@ absl::Status TissueSolver::Impl::Sweep(std::optional<SweptSurfaces>& swept, uint
   const bool moves_driven = surface_ && driven_.count() > 0;
   if (sweeps_.HasPhases() && !rigid_ && !nurbs_ && !moves_driven) return SweepInPhases(swept, count);
   for (uint32_t k = 0; k < count; ++k) {
+    PALPATE_RETURN_IF_ERROR(FollowTissue(swept));
     PALPATE_RETURN_IF_ERROR(BeforeSweep(swept));
+    if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->PushTissue(*queue_, tissue_, loads_));
     if (moves_driven) PALPATE_RETURN_IF_ERROR(driven_.Move(*queue_, tissue_, *surface_));
     if (sweeps_.HasPhases()) {
       PALPATE_RETURN_IF_ERROR(sweeps_.RunPhases(*queue_, {}, 1, surface_.get()));
@@ -297,6 +301,19 @@ absl::Status TissueSolver::Impl::Sweep(std::optional<SweptSurfaces>& swept, uint
     PALPATE_RETURN_IF_ERROR(sweeps_.Accelerate(*queue_));
   }
   return absl::OkStatus();
+}
+
+/// Before a correction of tissue that carries control points: what these do to it where they are now.
+absl::Status TissueSolver::Impl::PushTissueAgain(std::optional<SweptSurfaces>& swept) {
+  if (!nurbs_ || !nurbs_->is_bound()) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(FollowTissue(swept));
+  PALPATE_RETURN_IF_ERROR(BeforeSweep(swept));
+  return nurbs_->PushTissue(*queue_, tissue_, loads_);
+}
+
+/// Control points that tissue carries to where it is now.
+absl::Status TissueSolver::Impl::FollowTissue(const std::optional<SweptSurfaces>& swept) {
+  return nurbs_ ? nurbs_->FollowTissue(*queue_, tissue_, swept ? surface_.get() : nullptr) : absl::OkStatus();
 }
 
 /// The same, with all that a sweep does to tools and surfaces in the launch of its colours. Loads, rotations and goals stand before it.
@@ -467,7 +484,7 @@ absl::Status TissueSolver::Impl::Settle(const StateSums& sums, TissueStep* step,
   if (nurbs_) {
     if (advance) PALPATE_RETURN_IF_ERROR(is_good ? nurbs_->Finish(*queue_, tissue_.params) : nurbs_->RollBack(*queue_));
     PALPATE_RETURN_IF_ERROR(nurbs_->ReadStates(*queue_));
-    AddNurbs(nurbs_->states(), step);
+    AddNurbs(*nurbs_, step);
     control_points_ = nurbs_->ControlPoints();
   }
   return is_good ? absl::OkStatus() : KeepLastState();
@@ -545,6 +562,7 @@ absl::StatusOr<bool> TissueSolver::Update(const TissueModel& model, const Tissue
   return true;
 }
 absl::Status TissueSolver::ReadForces(uint32_t parts, std::span<float> forces_n) { return impl_->ReadForces(parts, forces_n); }
+absl::StatusOr<std::vector<Float4>> TissueSolver::ReadBoundForces() { return impl_->ReadBoundForces(); }
 absl::StatusOr<std::vector<double>> TissueSolver::StepMeasuringResidual(std::span<const ColliderTarget> targets) {
   std::vector<double> residuals;
   PALPATE_RETURN_IF_ERROR(impl_->Step(targets, {}, &residuals).status());

@@ -154,6 +154,10 @@ class TissueSolver {
   /// free vertices is the residual of the implicit equation.
   absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
 
+  /// What control points of NURBS shells that are bound to tissue did to it in the newest sweep, [control point of all shells] N, with
+  /// their inertia and gravity; 0 of others.
+  absl::StatusOr<std::vector<Float4>> ReadBoundForces();
+
   /// Root mean square over the free vertices, and control points of NURBS shells, of the residual of the implicit equation [N] after each
   /// sweep of one step: [iterations + 1], the first before any sweep. The step is then kept as usual.
   absl::StatusOr<std::vector<double>> StepMeasuringResidual(std::span<const ColliderTarget> targets);

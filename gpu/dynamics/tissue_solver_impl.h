@@ -83,6 +83,7 @@ class TissueSolver::Impl {
   absl::Status ReadPositions(std::span<float> positions_m);
   absl::Status WriteState(std::span<const float> positions_m, std::span<const float> velocities);
   absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
+  absl::StatusOr<std::vector<Float4>> ReadBoundForces();
   absl::Status ReadState(std::span<TissueVertexState> states);
 
   const std::shared_ptr<Queue>& queue() const { return queue_; }
@@ -119,6 +120,8 @@ class TissueSolver::Impl {
   absl::Status Sweep(std::optional<SweptSurfaces>& swept, uint32_t count);
   absl::Status SweepInPhases(std::optional<SweptSurfaces>& swept, uint32_t count);
   absl::Status CorrectNurbs(std::optional<SweptSurfaces>& swept);
+  absl::Status FollowTissue(const std::optional<SweptSurfaces>& swept);
+  absl::Status PushTissueAgain(std::optional<SweptSurfaces>& swept);
   absl::Status SettleRigid(std::optional<SweptSurfaces>& swept);
   absl::Status SolveToolsAlone();
   absl::Status BindNewPairs();

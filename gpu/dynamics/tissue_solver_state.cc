@@ -248,6 +248,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   if (!edits_ || surfaces_meet != layout_.has_surface_contact) return false;
   if (driven_.prescribed_count() > 0 || !model.prescribed.vertices.empty()) return false;
   if (sweeps_.keeps_volumes() != KeepsVolumes(model)) return false;
+  if (nurbs_ && layout_.apart != BodiesApart(model)) return false;
   PALPATE_ASSIGN_OR_RETURN(const bool fits, edits_->editor.Apply(model, change));
   if (!fits) return false;
   const TissueLayoutDelta& delta = edits_->editor.delta();
@@ -268,6 +269,10 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   if (!restitution_.empty()) PALPATE_RETURN_IF_ERROR(SetRestitution(model));
   if (!air_.empty()) PALPATE_RETURN_IF_ERROR(air_.SetSurface(*queue_, model, layout_));
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(loads_.SetLoads(*queue_, model.loads, layout_));
+  if (nurbs_) {
+    PALPATE_ASSIGN_OR_RETURN(const bool is_same, nurbs_->SetBound(*queue_, model.nurbs_shells, layout_));
+    if (!is_same) return false;
+  }
   if (!model.joint_sets.empty()) PALPATE_RETURN_IF_ERROR(rigid_->SetJointSets(*queue_, JointSetsOf(model, layout_, options_.dt_s)));
   PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
   gathered_.Clear();
@@ -278,6 +283,10 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   }
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   return true;
+}
+
+absl::StatusOr<std::vector<Float4>> TissueSolver::Impl::ReadBoundForces() {
+  return nurbs_ ? nurbs_->ReadBoundForces(*queue_) : std::vector<Float4>();
 }
 
 absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> forces_n) {

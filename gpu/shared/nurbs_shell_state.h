@@ -17,6 +17,16 @@ typedef struct ControlPointState {
 } ControlPointState;
 PALPATE_SHARED_SIZE(ControlPointState, 96);
 
+/* A control point that is bound to tissue: it is the mean of four vertices. */
+typedef struct NurbsBinding {
+  UInt4 vertices; /* slots of the tissue */
+  Float4 weights; /* of these, at least 0, sum 1 */
+  UInt control;   /* slot of the control point */
+  float mass;     /* kg */
+  UInt unused0, unused1;
+} NurbsBinding;
+PALPATE_SHARED_SIZE(NurbsBinding, 48);
+
 PALPATE_SHARED_END
 
 #endif /* PALPATE_GPU_SHARED_NURBS_SHELL_STATE_H_ */

@@ -130,6 +130,10 @@ void VisitState(Archive& archive, BodyDescription& value) {
   if (shell) archive(*shell);
   if (nurbs_shell) archive(nurbs_shell->thickness_m, nurbs_shell->held);  // the model follows from the surface
   if (nurbs_shell && !nurbs_shell->driven.empty()) archive(nurbs_shell->driven);
+  for (size_t k = 0; nurbs_shell && k < nurbs_shell->bound.size(); ++k) {
+    NurbsShellBinding& binding = nurbs_shell->bound[k];  // tets follow from the mesh
+    archive(binding.body, binding.control, binding.ignores_contact);
+  }
   if (nurbs == nullptr) return;
   archive(nurbs->tolerance_m, nurbs->triangles, nurbs->volume_m3, nurbs_pose);
   for (const NurbsPatch& patch : nurbs->object.patches()) {

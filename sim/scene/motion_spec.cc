@@ -56,7 +56,7 @@ void CheckMotion(Checker& check, const std::string& path, const v1::RegionMotion
   }
 }
 
-void CheckRegionOfFixed(Checker& check, const std::string& path, const v1::FixedRegion& region) {
+void CheckRegionOfFixed(Checker& check, const std::string& path, const v1::BodySpec& body, const v1::FixedRegion& region) {
   if (region.has_figure_part()) {
     check.RequiredName(At(path, "figure_part"), region.figure_part(), kMaxNameBytes);
   } else {
@@ -68,6 +68,9 @@ void CheckRegionOfFixed(Checker& check, const std::string& path, const v1::Fixed
   if (region.has_blend_m()) {
     check.Range(At(path, "blend_m"), region.blend_m(), 0, 10);
     if (!region.has_box() || !region.has_motion()) check.Invalid(At(path, "blend_m"), "only a box with a motion has it");
+  }
+  if (!body.has_nurbs() && (!region.bound_to().empty() || region.ignores_contact())) {
+    check.Invalid(At(path, region.bound_to().empty() ? "ignores_contact" : "bound_to"), "only a NURBS shell is bound to a body");
   }
   if (!Moves(region)) return;
   if (Slides(region)) {
@@ -183,7 +186,7 @@ void CheckFixed(Checker& check, const std::string& path, const v1::BodySpec& bod
   for (int r = 0; r < body.fixed_size() && check.ok(); ++r) {
     const v1::FixedRegion& region = body.fixed(r);
     const std::string region_path = At(At(path, "fixed"), r);
-    CheckRegionOfFixed(check, region_path, region);
+    CheckRegionOfFixed(check, region_path, body, region);
     if (!region.motion().parent().empty() && moving.count(region.motion().parent()) == 0) {
       check.Invalid(At(region_path, "motion.parent"),
                     absl::StrCat("no region before this one with a motion is named \"", region.motion().parent(), "\""));

@@ -11,6 +11,7 @@
 #include "sim/scene/body_spec.h"
 #include "sim/scene/material_spec.h"
 #include "sim/scene/motion_spec.h"
+#include "sim/scene/nurbs_binding.h"
 #include "sim/scene/nurbs_file.h"
 #include "sim/scene/nurbs_shell_body.h"
 
@@ -75,6 +76,10 @@ void CheckThin(Checker& check, const std::string& path, const v1::BodySpec& body
     if (!body.fixed(i).has_box()) check.Invalid(region, "control points of a NURBS shell are held by a box");
     if (body.fixed(i).blend_m() != 0) check.Invalid(At(region, "blend_m"), "control points of a NURBS shell follow one region each");
     if (Slides(body.fixed(i))) check.Invalid(region, "control points of a NURBS shell cannot slide yet");
+    const bool is_bound = !body.fixed(i).bound_to().empty();
+    if (is_bound && body.fixed(i).has_motion()) check.Invalid(At(region, "bound_to"), "a region follows a body or a motion, not both");
+    if (is_bound && body.fixed(i).bound_to() == body.name()) check.Invalid(At(region, "bound_to"), "is the shell itself");
+    if (!is_bound && body.fixed(i).ignores_contact()) check.Invalid(At(region, "ignores_contact"), "only a region with bound_to has it");
   }
 }
 
@@ -131,6 +136,7 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
   std::vector<Eigen::Vector3d> points;
   for (const auto& [x, y, z] : moved.rest_m) points.emplace_back(x, y, z);
   constexpr int kNone = -1;
+  const auto is_alone = [](const v1::FixedRegion& region) { return region.has_motion() || !region.bound_to().empty(); };
   std::vector<std::string> names;  // of regions with a motion
   std::vector<int> region_of(points.size(), kNone);
   for (int r = 0; r < body.fixed_size(); ++r) {
@@ -139,9 +145,15 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
     PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> inside, PointsInside({.box = &region.box()}, region_path, points, "control point"));
     for (const uint32_t j : inside) {
       const int other = std::exchange(region_of[j], r);
-      if (other == kNone || !(region.has_motion() || body.fixed(other).has_motion())) continue;
+      if (other == kNone || !(is_alone(region) || is_alone(body.fixed(other)))) continue;
       return absl::InvalidArgumentError(absl::StrCat(region_path, ": control point ", j, " belongs to ", path, ".fixed[", other,
-                                                     "] too; one of a region with a motion may belong to no other"));
+                                                     "] too; one of a region with a motion or bound_to may belong to no other"));
+    }
+    if (!region.bound_to().empty()) {
+      sim::NurbsShellBinding& binding = shell.bound.emplace_back();
+      binding.control = std::move(inside);
+      binding.ignores_contact = region.ignores_contact();
+      continue;
     }
     shell.held.insert(shell.held.end(), inside.begin(), inside.end());
     if (!region.has_motion()) continue;
@@ -155,6 +167,25 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
     return absl::InvalidArgumentError(absl::StrCat(path, ".fixed: all ", points.size(), " control points are held; one must be free"));
   }
   shell.model = std::make_shared<const gpu::NurbsShellModel>(std::move(moved));
+  return absl::OkStatus();
+}
+
+absl::Status BindNurbsShells(const v1::SceneSpec& spec, std::span<const int> spec_of_body, sim::SceneDescription* out) {
+  for (size_t b = 0; b < out->bodies.size(); ++b) {
+    if (!out->bodies[b].nurbs_shell) continue;
+    const v1::BodySpec& body = spec.bodies(spec_of_body[b]);
+    size_t next = 0;
+    for (int r = 0; r < body.fixed_size(); ++r) {
+      const std::string& name = body.fixed(r).bound_to();
+      if (name.empty()) continue;
+      const std::string path = At(At(At("bodies", spec_of_body[b]), At("fixed", r)), "bound_to");
+      const auto found = std::ranges::find(out->bodies, name, &sim::BodyDescription::name);
+      if (found == out->bodies.end()) return absl::InvalidArgumentError(absl::StrCat(path, ": no body is named \"", name, "\""));
+      sim::NurbsShellBinding& binding = out->bodies[b].nurbs_shell->bound[next++];
+      binding.body = static_cast<uint32_t>(found - out->bodies.begin());
+      if (absl::Status placed = sim::PlaceNurbsBinding(*out, out->bodies[b], &binding); !placed.ok()) return Annotate(placed, path);
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -28,8 +28,13 @@ void PlaceNurbs(std::shared_ptr<const sim::NurbsBodyShape> shape, const sim::Rig
 /// Of a deformable body, in the frame of the shape. Errors: those of sim::NurbsShellModelOf, behind the path of the field.
 absl::StatusOr<std::shared_ptr<const gpu::NurbsShellModel>> LoadNurbsShell(const v1::BodySpec& body, const std::string& path,
                                                                            const sim::NurbsBodyShape& shape);
-/// The body's nurbs_shell, in W, held where its regions are. Errors: InvalidArgument (a region without control points, all are held).
+/// The body's nurbs_shell, in W, held where its regions are, and bound to bodies that BindNurbsShells names. Errors: InvalidArgument (a
+/// region without control points, all are held).
 absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, const gpu::NurbsShellModel& model,
                              const sim::RigidPose& pose, sim::BodyDescription* out);
+
+/// Finds what shells are bound to. `spec_of_body`: of each built body the place in the spec. Precondition: all bodies are built. Errors:
+/// InvalidArgument (a body that is missing, and those of sim::PlaceNurbsBinding), behind the path of the field.
+absl::Status BindNurbsShells(const v1::SceneSpec& spec, std::span<const int> spec_of_body, sim::SceneDescription* out);
 
 }  // namespace palpate::scene

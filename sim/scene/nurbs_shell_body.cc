@@ -99,6 +99,9 @@ absl::Status CheckNurbsShell(const BodyDescription& body) {
       return error("nurbs_shell.held[", i, "]: ", shell.held[i], " is not a control point after the one before");
     }
   }
+  for (size_t k = 0; k < shell.bound.size(); ++k) {
+    if (shell.bound[k].control.empty()) return error("nurbs_shell.bound[", k, "]: has no control points");
+  }
   std::vector<uint8_t> is_driven(shell.model->control_count(), 0);
   for (size_t r = 0; r < shell.driven.size(); ++r) {
     for (const uint32_t j : shell.driven[r].vertices) {
@@ -142,7 +145,7 @@ std::vector<JointControlPoint> JointControlPointsAt(const BodyDescription& body,
   ForEachOfSpan(body.nurbs->object, *shell.model, place, [&](size_t net_point, double /*value*/) {
     for (uint32_t k = shell.model->net_part_begin[net_point]; k < shell.model->net_part_begin[net_point + 1]; ++k) {
       const uint32_t j = shell.model->net_parts[k].control;
-      const bool is_held = std::binary_search(shell.held.begin(), shell.held.end(), j);
+      const bool is_held = std::binary_search(shell.held.begin(), shell.held.end(), j) || shell.IsBound(j);
       if ((is_held && !mean.contains(j)) || !points.try_emplace(j, JointControlPoint{.control = j}).second) continue;
       points[j].turning = shell.model->mass_kg[j];
       mass_kg += shell.model->mass_kg[j];

@@ -919,6 +919,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
 
   uint64_t tets = 0;
   LookLoader looks(assets);
+  std::vector<int> spec_of_body;  // of each built one
   for (int i = 0; i < spec.bodies_size(); ++i) {
     const uint64_t copies = CopyCount(spec.bodies(i));
     sim::TetMesh mesh;
@@ -949,8 +950,10 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     for (uint64_t copy = 0; copy < copies; ++copy) {
       PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, surface, shell, nurbs, nurbs_shell, look));
       out.bodies.push_back(std::move(body));
+      spec_of_body.push_back(i);
     }
   }
+  PALPATE_RETURN_IF_ERROR(BindNurbsShells(spec, spec_of_body, &out));
   PALPATE_RETURN_IF_ERROR(BuildSutures(spec, &out));
   for (const v1::ObstacleSpec& obstacle : spec.obstacles()) out.obstacles.push_back(BuildObstacle(obstacle));
   for (int i = 0; i < spec.tools_size(); ++i) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -36,12 +37,26 @@ struct ShellDescription {
   double strain_limit = std::numeric_limits<double>::infinity();  ///< stretch minus 1
 };
 
+/// Control points of a NURBS shell that ride in the tets of a dynamic body, each at constant shares of the four corners.
+struct NurbsShellBinding {
+  uint32_t body = 0;              ///< place in SceneDescription::bodies
+  std::vector<uint32_t> control;  ///< of the shell's model, ascending; not held, and of one binding only
+  std::vector<uint32_t> tets;     ///< [control] of that body's mesh, which hold them at rest; empty: see PlaceNurbsBinding
+  bool ignores_contact = false;   ///< the surfaces of the two bodies do not meet
+};
+
 /// What makes a deformable body with an exact surface a thin shell, whose control points move. docs/algorithms/nurbs_shells.md.
 struct NurbsShellDescription {
   double thickness_m = 0.001;
   std::shared_ptr<const gpu::NurbsShellModel> model;  ///< of the body's surface and material, in W
   std::vector<uint32_t> held;                         ///< control points of the model that do not move freely, ascending, unique
   std::vector<DrivenRegion> driven;                   ///< of held ones
+  std::vector<NurbsShellBinding> bound;               ///< those that tissue carries
+
+  bool IsBound(uint32_t control_point) const {
+    return std::ranges::any_of(
+        bound, [=](const NurbsShellBinding& binding) { return std::ranges::binary_search(binding.control, control_point); });
+  }
 };
 
 }  // namespace palpate::sim

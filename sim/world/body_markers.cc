@@ -44,14 +44,15 @@ uint32_t PlaceOf(Id element, const std::vector<Id>& sources) {
 
 }  // namespace
 
-absl::Status BodyMarkers::Take(const BodyDescription& description, ClosedMesh* mesh, SheetMesh* sheet, uint32_t first_index) {
-  if (description.markers.empty()) return absl::OkStatus();
+absl::Status BodyMarkers::Take(const BodyDescription& description, std::span<const MarkerDescription> markers, ClosedMesh* mesh,
+                               SheetMesh* sheet, uint32_t first_index) {
+  if (markers.empty()) return absl::OkStatus();
   if (description.kind != BodyKind::kDeformable) return absl::InvalidArgumentError(".markers: only a deformable body has markers");
   if (mesh != nullptr) points_ = std::make_unique<EmbeddedPoints>(mesh);
   if (sheet != nullptr) sheet_points_ = std::make_unique<SheetPoints>(sheet);
   const size_t cells = description.shell ? description.shell->triangles.size() : description.mesh.tets.size();
-  for (uint32_t m = 0; m < description.markers.size(); ++m) {
-    const MarkerDescription& marker = description.markers[m];
+  for (uint32_t m = 0; m < markers.size(); ++m) {
+    const MarkerDescription& marker = markers[m];
     if (marker.cell >= cells) {
       return absl::InvalidArgumentError(absl::StrCat(".markers[", m, "].cell: ", marker.cell, " is outside [0, ", cells - 1, "]"));
     }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,9 +32,10 @@ class BodyMarkers {
     Point point;
   };
 
-  /// Takes up the markers of a description, all placed; their indices run from first_index on. `mesh`, or `sheet` of a shell, outlives
+  /// Takes up markers of a body, all placed; their indices run from first_index on. `mesh`, or `sheet` of a shell, outlives
   /// this; both null: the body cannot be edited. Errors: InvalidArgument, with a message that begins with the field.
-  absl::Status Take(const BodyDescription& description, ClosedMesh* mesh, SheetMesh* sheet, uint32_t first_index);
+  absl::Status Take(const BodyDescription& description, std::span<const MarkerDescription> markers, ClosedMesh* mesh, SheetMesh* sheet,
+                    uint32_t first_index);
   std::vector<Marker> List(const ClosedMesh* mesh, const SheetMesh* sheet) const;
 
   /// Before a component leaves the mesh: its markers, which are gone here.

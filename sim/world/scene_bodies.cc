@@ -191,7 +191,31 @@ absl::Status SceneBodies::Build() {
   }
   PALPATE_RETURN_IF_ERROR(CheckWind(description_.wind));
   motions_.air_density_kg_per_m3 = description_.wind.density_kg_per_m3;
+  PALPATE_RETURN_IF_ERROR(AddBindings());
   return AddJoints();
+}
+
+/// Control points of NURBS shells that bodies carry. Precondition: PlaceNurbsBinding of all.
+absl::Status SceneBodies::AddBindings() {
+  for (uint32_t b = 0; b < description_.bodies.size(); ++b) {
+    std::vector<MarkerDescription> points;
+    const auto first = static_cast<uint32_t>(motions_.bound.size());
+    uint32_t shells = 0;
+    for (const BodyDescription& body : description_.bodies) {
+      if (!body.nurbs_shell) continue;
+      for (const NurbsShellBinding& binding : body.nurbs_shell->bound) {
+        for (size_t i = 0; i < binding.control.size() && binding.body == b; ++i) {
+          const uint32_t j = binding.control[i];
+          points.push_back({.name = {}, .position_m = Eigen::Vector3d(body.nurbs_shell->model->rest_m[j].data()), .cell = binding.tets[i]});
+          motions_.bound.push_back({shells, j, binding.ignores_contact});
+        }
+      }
+      ++shells;
+    }
+    const absl::Status carried = bodies_[b]->Carry(description_.bodies[b], points, first);
+    if (!carried.ok()) return Annotate(carried, absl::StrCat("bodies[", b, "] (", description_.bodies[b].name, "): what it carries"));
+  }
+  return absl::OkStatus();
 }
 
 /// Joints, and which vertices they hold.

@@ -57,6 +57,7 @@ class SceneBodies {
   absl::Status AddDriven(const BodyDescription& body, uint32_t base, const std::string& name);
   absl::Status AddLoads(const BodyDescription& body, uint32_t base, const std::string& name);
   absl::Status AddJoints();
+  absl::Status AddBindings();
   void AddRigid(const BodyDescription& body, uint32_t index, uint32_t base);
   BodyStatistics StatisticsOf(const WorldBody& body) const;
 

@@ -63,6 +63,9 @@ absl::Status CheckControl(const BodyDescription& body, const std::vector<JointCo
     if (std::ranges::binary_search(held, j)) {
       return absl::InvalidArgumentError(absl::StrCat("control point ", j, " of ", body.name, " is in a fixed region"));
     }
+    if (body.nurbs_shell->IsBound(j)) {
+      return absl::InvalidArgumentError(absl::StrCat("control point ", j, " of ", body.name, " is bound to a body"));
+    }
     if (control[i].turning > 0) rest_m.push_back(model.rest_m[j]);
   }
   if (model.control_count() > gpu::kMaxNurbsCorrected) {

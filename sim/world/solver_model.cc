@@ -123,9 +123,33 @@ void SolverModel::ListShapes() {
   }
 }
 
+/// NURBS shells, with the control points that bodies carry.
+void SolverModel::ListBound() {
+  model_.nurbs_shells = motions_.nurbs_shells;
+  if (motions_.bound.empty()) return;
+  for (const auto& body : bodies_) {
+    for (const BodyMarkers::Marker& point : body->Carried()) {
+      const SceneMotions::Bound& of = motions_.bound[point.index];
+      gpu::TissueNurbsShell& shell = model_.nurbs_shells[of.shell];
+      gpu::TissueNurbsShell::Bound& bound = shell.bound.emplace_back();
+      bound.control = of.control;
+      double sum = 0;
+      for (size_t k = 0; k < 4; ++k) {
+        bound.vertices[k] = ToNumber(body->HandleOf(point.vertices[k]));
+        bound.weights[k] = std::max(point.weights[k], 0.0);  // rounding may put it a little outside
+        sum += bound.weights[k];
+      }
+      for (double& weight : bound.weights) weight /= sum;
+      const bool is_new = of.ignores_contact && (shell.apart.empty() || shell.apart.back() != body->index());
+      if (is_new) shell.apart.push_back(body->index());
+    }
+  }
+  for (gpu::TissueNurbsShell& shell : model_.nurbs_shells) std::ranges::sort(shell.bound, {}, &gpu::TissueNurbsShell::Bound::control);
+}
+
 /// Triangles of shells, body by body in the order of their slots. An edit of one makes the model anew.
 void SolverModel::ListShells() {
-  model_.nurbs_shells = motions_.nurbs_shells;
+  ListBound();
   model_.nurbs_joint_sets = motions_.nurbs_joint_sets;
   model_.shells.clear();
   for (const auto& body : bodies_) {
@@ -247,6 +271,7 @@ gpu::TissueChange SolverModel::Update(std::span<const BodyArraysChange> changes)
     AddTraits(*bodies_[b]);
   }
   CloseGaps(std::span(gaps).subspan(filled), &change);
+  if (!motions_.bound.empty()) ListBound();
   UpdateMaterials(&change);
   return change;
 }

@@ -21,7 +21,14 @@ struct SceneMotions {
   std::vector<gpu::RigidJoint> joints;
   std::vector<gpu::TissueJointSet> joint_sets;
   std::vector<gpu::TissueJointMount> joint_mounts;
-  std::vector<gpu::TissueNurbsShell> nurbs_shells;
+  std::vector<gpu::TissueNurbsShell> nurbs_shells;  ///< but for what tissue carries of them
+  /// A control point that tissue carries; WorldBody::Carried has its place.
+  struct Bound {
+    uint32_t shell = 0;  ///< of nurbs_shells
+    uint32_t control = 0;
+    bool ignores_contact = false;
+  };
+  std::vector<Bound> bound;
   std::vector<gpu::TissueNurbsJointSet> nurbs_joint_sets;
   double air_density_kg_per_m3 = 0;
 };
@@ -74,6 +81,7 @@ class SolverModel {
   void AddDriven(VertexHandle v, gpu::TissueDrivenRegion* region) const;
   void ListRegions();
   void ListShapes();
+  void ListBound();
   void ListShells();
   void UpdateVertices(gpu::TissueChange* change);
   void Remove(const BodyArraysChange& of_body, gpu::TissueChange* change, std::vector<uint32_t>* gaps);

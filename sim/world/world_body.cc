@@ -166,6 +166,7 @@ BodyArraysChange WorldBody::UpdateArrays() {
 EditOutcome WorldBody::FinishEdit() {
   EditOutcome outcome = sheet_ ? sheet_tally_.Finish(*sheet_) : tally_.Finish(*mesh_);
   outcome.released_markers = markers_.TakeReleased();
+  carried_.TakeReleased();  // they are free again
   return outcome;
 }
 
@@ -282,6 +283,7 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
 absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Detach(ComponentId component, uint32_t index,
                                                              const std::function<bool(const std::string&)>& is_taken) {
   const std::vector<BodyMarkers::Rider<EmbeddedPoints::Point>> riders = markers_.Withdraw(component);
+  const std::vector<BodyMarkers::Rider<EmbeddedPoints::Point>> carried = carried_.Withdraw(component);
   is_detaching_ = true;
   absl::StatusOr<ClosedMesh::DetachedPiece> detached = mesh_->Detach(component);
   is_detaching_ = false;
@@ -292,6 +294,7 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Detach(ComponentId compone
   tally_.OnDetached(*piece->mesh_, index, *detached);
   piece->MakeEditors();
   piece->markers_.Adopt(riders, piece->mesh_.get(), detached->source_tets);
+  piece->carried_.Adopt(carried, piece->mesh_.get(), detached->source_tets);
   piece->keeper_.Make(*piece->mesh_, NameOfPiece(is_taken), name(), *arrays(), index, [&piece](uint32_t v) { return piece->IsFixed(v); });
   return piece;
 }

@@ -110,9 +110,14 @@ class WorldBody final : public MeshObserver, public SheetObserver {
 
   /// Errors: as BodyMarkers::Take.
   absl::Status TakeMarkers(const BodyDescription& description, uint32_t first_index) {
-    return markers_.Take(description, mesh_.get(), sheet_.get(), first_index);
+    return markers_.Take(description, description.markers, mesh_.get(), sheet_.get(), first_index);
   }
   std::vector<BodyMarkers::Marker> Markers() const { return markers_.List(mesh_.get(), sheet_.get()); }
+  /// Control points of NURBS shells that ride in the body as markers do, with their places in SceneMotions::bound. Errors: as of markers.
+  absl::Status Carry(const BodyDescription& description, std::span<const MarkerDescription> points, uint32_t first_index) {
+    return carried_.Take(description, points, mesh_.get(), sheet_.get(), first_index);
+  }
+  std::vector<BodyMarkers::Marker> Carried() const { return carried_.List(mesh_.get(), sheet_.get()); }
 
   /// Between Begin and Finish the body's edits are added up in an outcome.
   void BeginEdit() {
@@ -160,12 +165,12 @@ class WorldBody final : public MeshObserver, public SheetObserver {
   uint32_t shell_of() const { return shell_of_; }
   /// Material and thickness of a shell. Precondition: `root` is one.
   void TakeShellOf(const WorldBody& root);
-  /// Of a reader, a body as described or an empty piece, into which this brings what edits did. `marker_count`: of the scene. A reader must
-  /// call Accept() when vertices have been read as well.
+  /// Of a reader, a body as described or an empty piece, into which this brings what edits did. `marker_count`, `carried_count`: of the
+  /// scene. A reader must call Accept() when vertices have been read as well.
   template <typename Archive>
-  void VisitState(Archive& archive, size_t marker_count) {
+  void VisitState(Archive& archive, size_t marker_count, size_t carried_count) {
     [[maybe_unused]] auto& [vertices, index, kind, traits, zones, tet_zones, shell, shell_of, is_nurbs_shell, handles, mesh, carving,
-                            refiner, incision, sheet, sheet_incision, markers, keeper, tally, sheet_tally, pieces_made, is_new,
+                            refiner, incision, sheet, sheet_incision, markers, carried, keeper, tally, sheet_tally, pieces_made, is_new,
                             is_detaching, is_blank, new_components, copied, changed_zones] = *this;
     archive.Enter("WorldBody");
     archive(traits, zones, handles, pieces_made, new_components, copied, changed_zones, keeper);
@@ -193,6 +198,7 @@ class WorldBody final : public MeshObserver, public SheetObserver {
       archive(*carving, *refiner, *incision);
     }
     markers_.VisitState(archive, mesh.get(), sheet.get(), marker_count);
+    if (carried_count > 0) carried.VisitState(archive, mesh.get(), sheet.get(), carried_count);
   }
   /// After a read: takes over its arrays, and looks whether vertices, zones and arrays are of one body. Errors: InvalidArgument.
   absl::Status Accept(std::shared_ptr<const BodyArrays> arrays);
@@ -272,6 +278,7 @@ class WorldBody final : public MeshObserver, public SheetObserver {
   std::unique_ptr<SheetMesh> sheet_;  // null: no shell, or not editable
   std::unique_ptr<SheetIncision> sheet_incision_;
   BodyMarkers markers_;
+  BodyMarkers carried_;  // control points of NURBS shells
   BodyArraysKeeper keeper_;
   EditTally tally_;
   SheetTally sheet_tally_;

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/scene/markers.h"
+#include "sim/scene/nurbs_binding.h"
+#include "sim/scene/nurbs_shell_body.h"
 #include "sim/scene/shell_material.h"
 #include "sim/world/stitches.h"
 #include "sim/world/world_impl.h"
@@ -74,6 +76,24 @@ absl::Status World::Impl::TakeDescription(std::shared_ptr<gpu::Context> context,
     if (body.markers.empty()) continue;
     if (absl::Status valid = body.shell ? CheckShell(body) : ValidateTetMesh(body.mesh); !valid.ok()) return Annotate(valid, name());
     if (absl::Status placed = PlaceMarkers(&body); !placed.ok()) return absl::Status(placed.code(), absl::StrCat(name(), placed.message()));
+  }
+  return PlaceBindings();
+}
+
+/// Tets that carry control points of NURBS shells.
+absl::Status World::Impl::PlaceBindings() {
+  for (size_t b = 0; b < description_.bodies.size(); ++b) {
+    BodyDescription& body = description_.bodies[b];
+    const size_t count = body.nurbs_shell ? body.nurbs_shell->bound.size() : 0;
+    for (size_t k = 0; k < count; ++k) {
+      const auto name = [&] { return absl::StrCat("bodies[", b, "] (", body.name, ").nurbs_shell.bound[", k, "]"); };
+      NurbsShellBinding& binding = body.nurbs_shell->bound[k];
+      if (binding.body < description_.bodies.size() && binding.tets.empty()) {
+        if (absl::Status valid = ValidateTetMesh(description_.bodies[binding.body].mesh); !valid.ok()) return Annotate(valid, name());
+      }
+      if (absl::Status valid = CheckNurbsShell(body); !valid.ok()) return Annotate(valid, name());
+      if (absl::Status placed = PlaceNurbsBinding(description_, body, &binding); !placed.ok()) return Annotate(placed, name());
+    }
   }
   return absl::OkStatus();
 }

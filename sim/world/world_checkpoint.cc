@@ -67,7 +67,7 @@ void World::Impl::SaveCounts(const SceneCounts& counts, StateWriter& archive) {
 }
 
 void World::Impl::SaveTissue(StateWriter& archive) {
-  for (const auto& body : bodies_) body->VisitState(archive, frame_->markers.size());
+  for (const auto& body : bodies_) body->VisitState(archive, frame_->markers.size(), scene_.motions().bound.size());
   archive(vertices_, model_);
 }
 
@@ -169,7 +169,7 @@ absl::Status World::Impl::LoadBodies(uint64_t body_count, StateReader& archive) 
   PALPATE_RETURN_IF_ERROR(archive.status());
   const size_t described = bodies_.size();
   while (bodies_.size() < body_count) bodies_.push_back(WorldBody::MakeEmptyPiece(static_cast<uint32_t>(bodies_.size()), &vertices_));
-  for (const auto& body : bodies_) body->VisitState(archive, frame_->markers.size());
+  for (const auto& body : bodies_) body->VisitState(archive, frame_->markers.size(), scene_.motions().bound.size());
   archive(vertices_);
   PALPATE_RETURN_IF_ERROR(archive.status());
   for (size_t b = described; b < bodies_.size(); ++b) {

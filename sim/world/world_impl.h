@@ -60,6 +60,7 @@ class World::Impl {
     gpu::TissueTuning tuning;
   };
   absl::Status TakeDescription(std::shared_ptr<gpu::Context> context, SceneDescription description);
+  absl::Status PlaceBindings();
   absl::Status BuildBodies();
   absl::Status Sew();
   absl::StatusOr<SolverSetup> SetUpSolver();

@@ -1017,6 +1017,37 @@ TEST_F(Scenes, AHandLiftsAnExactBladderThatIsSewnToTissue) {
   EXPECT_LT(worst_m, 5e-6);
 }
 
+TEST_F(Scenes, AnOrganHangsOnAVesselThatRunsThroughIt) {
+  const std::unique_ptr<SceneRun> run = Load("nurbs-vessel", "probe");
+  ASSERT_NE(run, nullptr);
+  const Vector3d rest = ToEigen(run->spec().tools(0).rest_pose().position_m());
+  const int organ = BodyNamed(*run, "organ");
+  const auto height = [&] {
+    double sum_m = 0;
+    for (const Vector3d& p : run->positions(organ)) sum_m += p.z();
+    return sum_m / static_cast<double>(run->positions(organ).size());
+  };
+  const double start_m = height();
+  for (int i = 0; i < 180; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->MoveTool(rest));
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+  }
+  const double hanging_m = height();
+  EXPECT_LT(hanging_m, start_m - 0.0005) << "the vessel gives way under its weight";
+  EXPECT_GT(hanging_m, start_m - 0.015) << "and carries it";
+  for (int i = 0; i < 120; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->MoveTool(rest - Vector3d(0, 0, std::min(0.0003 * i, 0.025))));
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+  }
+  EXPECT_LT(height(), hanging_m - 0.0005) << "the probe presses it down";
+  EXPECT_GT(run->frame().tools(0).force_n().z(), 0.05) << "and feels it";
+  for (int i = 0; i < 240; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->MoveTool(rest));
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+  }
+  EXPECT_NEAR(height(), hanging_m, 0.0002) << "it swings back";
+}
+
 TEST_F(Scenes, JelliesFallAndArePoked) { PokeJellies(90); }
 TEST_F(Scenes, SlowJelliesArePokedForTheFullLength) { PokeJellies(420); }
 

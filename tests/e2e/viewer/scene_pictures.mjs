@@ -36,6 +36,7 @@ const SCENES = {
   'nurbs-swing': { look: [-62, 14, 0.9], play: (hand) => hand.step(200) },
   'nurbs-sheet': { look: [-62, 22, 0.8], play: (hand) => hand.step(150) },
   'nurbs-bladder': { look: [-62, 16, 0.8], play: (hand) => hand.step(240) },
+  'nurbs-vessel': { look: [-58, 14, 0.8], play: (hand) => hand.step(150) },
   'nurbs-sewn': {
     look: [-66, 12, 0.72],
     play: (hand) => hand.move('hand', range(230).map((step) => lerp([0, 0, 0.1], [0.004, 0, 0.128], (step - 40) / 150))),

@@ -189,13 +189,13 @@ TEST(NurbsFrameCompliance, RefusesWhatItCannotHold) {
   across.parts.back().control += 36;
   const auto status = NurbsFrameCompliance::Create(two, std::vector<uint32_t>(two.control_count(), 0), kDt, {across}).status();
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("frame 0 is of two NURBS shells"));
-  const sim::BodyDescription large = Sheet({0, 0, 0}, 26);
+  const sim::BodyDescription large = Sheet({0, 0, 0}, 65);
   const NurbsShellModel& model = *large.nurbs_shell->model;
   ASSERT_GT(model.control_count(), kMaxNurbsCorrected);
   const auto too_large =
       NurbsFrameCompliance::Create(model, std::vector<uint32_t>(model.control_count(), 0), kDt, {FrameOf(model, SetAt(large, 0.5, 0.5))})
           .status();
-  EXPECT_THAT(std::string(too_large.message()), testing::HasSubstr("676 control points; frames are of shells of at most 640"));
+  EXPECT_THAT(std::string(too_large.message()), testing::HasSubstr("4225 control points; frames are of shells of at most 4096"));
 }
 
 class NurbsJointFramesTest : public test::DeviceTest {

@@ -288,8 +288,12 @@ TEST_F(NurbsShellTermsTest, CorrectionsSolveTheStepAtRestHoweverItIsTurned) {
   held[3] = 7;
   auto correction = NurbsShellCorrection::Create(queue(), model, setup->layout, held, kDt);
   ASSERT_TRUE(correction.ok()) << correction.status();
+  // The same by a sparse factor.
+  auto on_host = NurbsShellCorrection::Create(queue(), model, setup->layout, held, kDt, /*max_dense=*/8);
+  ASSERT_TRUE(on_host.ok()) << on_host.status();
   const auto count = static_cast<uint32_t>(model.control_count());
   ASSERT_EQ(correction->solved_count(), count);
+  ASSERT_EQ(on_host->solved_count(), count);
   const VectorXd rest = reference.Rest();
   Eigen::MatrixXd matrix = Eigen::MatrixXd::Zero(rest.size(), rest.size());
   for (const auto& t : reference.Stiffness(rest)) matrix(t.row(), t.col()) += t.value();
@@ -318,6 +322,9 @@ TEST_F(NurbsShellTermsTest, CorrectionsSolveTheStepAtRestHoweverItIsTurned) {
     PALPATE_ASSERT_OK(correction->Propose(queue(), *setup->terms, left));
     const VectorXd moves = ByControl(setup->layout, Download(correction->moves()));
     EXPECT_LT((moves - turned(exact)).norm(), 1e-4 * exact.norm());
+    PALPATE_ASSERT_OK(on_host->Propose(queue(), *setup->terms, left));
+    const VectorXd moves_of_host = ByControl(setup->layout, Download(on_host->moves()));
+    EXPECT_LT((moves_of_host - turned(exact)).norm(), 1e-6 * exact.norm());
     // Forces that would come to the opposite at the full move: half of it is taken.
     const auto opposite = Upload(BySlot(setup->layout, turned(-forces)));
     PALPATE_ASSERT_OK(correction->Share(queue(), left, opposite));
@@ -329,12 +336,14 @@ TEST_F(NurbsShellTermsTest, CorrectionsSolveTheStepAtRestHoweverItIsTurned) {
     PALPATE_ASSERT_OK(correction->Take(queue(), x));
     EXPECT_EQ(end, ByControl(setup->layout, Download(x)));
   }
-  // Too many control points for a dense matrix: none of them is solved for.
-  const NurbsShellModel large = Torus(2, 0.01);
+  // Too many control points for a dense matrix: they are solved for all the same.
+  const NurbsShellModel large = Torus(3, 0.01);
+  ASSERT_GT(large.control_count(), kMaxNurbsDense);
   const auto layout = LayOutNurbsShells(large, 8, kDt);
-  const auto none = NurbsShellCorrection::Create(queue(), large, *layout, std::vector<uint32_t>(large.control_count(), 0), kDt);
-  ASSERT_TRUE(none.ok()) << none.status();
-  EXPECT_EQ(none->empty(), large.control_count() > kMaxNurbsCorrected);
+  const auto sparse = NurbsShellCorrection::Create(queue(), large, *layout, std::vector<uint32_t>(large.control_count(), 0), kDt);
+  ASSERT_TRUE(sparse.ok()) << sparse.status();
+  EXPECT_EQ(sparse->solved_count(), large.control_count());
+  EXPECT_LT(sparse->device_bytes(), 1U << 20);
 }
 
 TEST_F(NurbsShellTermsTest, CorrectionsFindBendingThatSweepsDoNot) {

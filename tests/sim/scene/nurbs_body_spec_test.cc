@@ -188,6 +188,64 @@ TEST(NurbsBodySpec, ControlPointsOfAShellAreDriven) {
   EXPECT_LT((region.center_m - mean).norm(), 1e-12) << "by default about their middle";
 }
 
+/// The shell stands with its lower part in a block of tissue, and is bound to it there.
+v1::SceneSpec BoundScene() {
+  v1::SceneSpec spec = ShellScene();
+  v1::FixedRegion& region = *spec.mutable_bodies(0)->mutable_fixed(0);
+  region.set_bound_to("block");
+  region.set_ignores_contact(true);
+  v1::BodySpec& block = *spec.add_bodies();
+  block.set_name("block");
+  v1::Vec3& size = *block.mutable_generator()->mutable_slab()->mutable_size_m();
+  size.set_x(0.08);
+  size.set_y(0.08);
+  size.set_z(0.04);
+  block.mutable_generator()->set_edge_length_m(0.02);
+  block.mutable_pose()->mutable_position_m()->set_z(-0.03);
+  return spec;
+}
+
+TEST(NurbsBodySpec, ControlPointsOfAShellAreBoundToTissue) {
+  const auto scene = Build(BoundScene());
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  const sim::NurbsShellDescription& shell = *scene->bodies[0].nurbs_shell;
+  EXPECT_TRUE(shell.held.empty());
+  ASSERT_EQ(shell.bound.size(), 1U);
+  const sim::NurbsShellBinding& binding = shell.bound[0];
+  EXPECT_EQ(binding.body, 1U);
+  EXPECT_TRUE(binding.ignores_contact);
+  ASSERT_EQ(binding.tets.size(), binding.control.size());
+  for (uint32_t j = 0; j < shell.model->control_count(); ++j) {
+    EXPECT_EQ(shell.IsBound(j), shell.model->rest_m[j][2] <= -0.015) << j;
+  }
+  const sim::TetMesh& mesh = scene->bodies[1].mesh;
+  for (size_t i = 0; i < binding.control.size(); ++i) {
+    Eigen::Matrix4d corners;
+    for (int c = 0; c < 4; ++c) corners.col(c) << mesh.vertices[mesh.tets[binding.tets[i]][static_cast<size_t>(c)]], 1;
+    const auto& q = shell.model->rest_m[binding.control[i]];
+    EXPECT_GT((corners.inverse() * Eigen::Vector4d(q[0], q[1], q[2], 1)).minCoeff(), -1e-5) << i;
+  }
+}
+
+TEST(NurbsBodySpec, WhatCannotBeBoundIsRefusedByField) {
+  const auto expect_refused = [](const std::function<void(v1::SceneSpec&)>& spoil, const std::string& text) {
+    v1::SceneSpec spec = BoundScene();
+    spoil(spec);
+    ExpectRefused(spec, text);
+  };
+  const auto region = [](v1::SceneSpec& s) -> v1::FixedRegion& { return *s.mutable_bodies(0)->mutable_fixed(0); };
+  const std::string field = "bodies[0].fixed[0].bound_to: ";
+  expect_refused([&](auto& s) { region(s).set_bound_to("none"); }, field + "no body is named \"none\"");
+  expect_refused([&](auto& s) { region(s).set_bound_to("ball"); }, field + "is the shell itself");
+  expect_refused([&](auto& s) { region(s).mutable_motion(); }, field + "a region follows a body or a motion, not both");
+  expect_refused([&](auto& s) { region(s).clear_bound_to(); }, "bodies[0].fixed[0].ignores_contact: only a region with bound_to has it");
+  expect_refused([&](auto& s) { s.mutable_bodies(1)->mutable_pose()->mutable_position_m()->set_z(-0.05); }, field + "control point ");
+  expect_refused([&](auto& s) { s.mutable_bodies(1)->set_simulation(v1::SIMULATION_SHAPE_MATCHED); }, field + "block is no dynamic body");
+  expect_refused([&](auto& s) { *s.mutable_bodies(0)->add_fixed() = s.bodies(0).fixed(0); }, "bodies[0].fixed[1]: control point");
+  expect_refused([&](auto& s) { *s.mutable_bodies(1)->add_fixed() = s.bodies(0).fixed(0); },
+                 "bodies[1].fixed[0].bound_to: only a NURBS shell is bound to a body");
+}
+
 /// The shell, held below, and the solid ball 3 cm above it: a joint between the two, or to the world.
 v1::SceneSpec JointedScene() {
   v1::SceneSpec spec = ShellScene();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/dynamics/nurbs_shell_correction.h"
 #include "sim/nurbs/nurbs_shapes.h"
 #include "sim/scene/nurbs_shell_body.h"
 #include "sim/world/world.h"
@@ -149,6 +150,25 @@ TEST_F(NurbsJoints, ASheetHangsFromItsCorners) {
   EXPECT_LT(frame.max_speed_m_per_s, 1e-4);
 }
 
+// One of so many control points that its corrections are solved by a sparse factor.
+TEST_F(NurbsJoints, ALargeSheetHangsFromItsCorners) {
+  SceneDescription scene;
+  scene.bodies = {Plate(1e6, 26)};
+  scene.bodies[0].self_collision = false;
+  ASSERT_GT(scene.bodies[0].nurbs_shell->model->control_count(), gpu::kMaxNurbsDense);
+  for (const double v : {0.0, 1.0}) {
+    for (const double u : {0.0, 1.0}) {
+      JointDescription ball = Joint("ball" + std::to_string(scene.joints.size()), JointKind::kBall, {0, 0, 0});
+      HoldAt(scene.bodies[0], 0, u, v, &ball);
+      scene.joints.push_back(ball);
+    }
+  }
+  Make(scene);
+  const Frame& frame = Run(90);
+  EXPECT_NEAR(ForcesUp(frame), kPlateMass_kg * kGravity, 0.01 * kPlateMass_kg * kGravity);
+  EXPECT_LT(worst_gap_m_, 1e-7);
+}
+
 // 100 times its own weight; the sheet is bent by it and stretched.
 TEST_F(NurbsJoints, ASheetCarriesAHeavyBodyAtItsMiddle) {
   const double mass_kg = 100 * kPlateMass_kg;
@@ -167,6 +187,84 @@ TEST_F(NurbsJoints, ASheetCarriesAHeavyBodyAtItsMiddle) {
   EXPECT_LT(frame.joints[0].point_m.z(), -0.005) << "it sags";
   EXPECT_LT(worst_gap_m_, 1e-4 * 0.2);
   EXPECT_LT(worst_gap_m_, 1e-7);
+}
+
+/// A plate with a block of 100 times its mass below it, welded to its middle, that moves along x; joints hold it at places of the plate.
+SceneDescription Carriage(const Vector3d& velocity_m_per_s) {
+  SceneDescription scene;
+  scene.bodies = {Plate(1e9, 8, 0.01), RigidBox("block", {0, 0, -0.03}, {0.04, 0.04, 0.04}, 100 * kPlateMass_kg)};
+  scene.bodies[1].material.mass_damping_per_s = 0;
+  for (BodyDescription& body : scene.bodies) body.velocity_m_per_s = velocity_m_per_s;
+  JointDescription weld = Joint("weld", JointKind::kFixed, {0, 0, 0});
+  HoldAt(scene.bodies[0], 0, 0.5, 0.5, &weld);
+  weld.body_a = 1;
+  weld.ignores_contact = true;
+  scene.joints = {weld};
+  return scene;
+}
+constexpr double kCarriageMass_kg = 101 * kPlateMass_kg;
+
+// Three places of a plate slide on a plane of the world, which bears it and a heavy block.
+TEST_F(NurbsJoints, PlanesBearAPlateThatSlides) {
+  SceneDescription scene = Carriage({0.1, 0.05, 0});
+  for (const auto& [u, v] : {std::pair(0.4, 0.2), std::pair(0.4, 0.8), std::pair(0.65, 0.5)}) {
+    JointDescription plane = Joint("plane" + std::to_string(scene.joints.size()), JointKind::kPlane, {0, 0, 0});
+    HoldAt(scene.bodies[0], 0, u, v, &plane);
+    plane.axis = {0, 0, 1};
+    scene.joints.push_back(plane);
+  }
+  Make(scene);
+  const Frame& frame = Run(120);
+  const double load_n = ForcesUp(frame) - frame.joints[0].force_n.z();  // without the weld
+  EXPECT_NEAR(load_n, kCarriageMass_kg * kGravity, 0.01 * kCarriageMass_kg * kGravity);
+  EXPECT_LT(worst_gap_m_, 1e-6);
+  for (size_t j = 1; j < scene.joints.size(); ++j) {
+    const Vector3d moved = SurfacePoint(frame, scene.joints[j].control_b) - scene.joints[j].point_b_m;
+    EXPECT_NEAR(moved.x(), 0.1, 0.002) << j;
+    EXPECT_NEAR(moved.y(), 0.05, 0.002) << j;
+    EXPECT_LT(std::abs(moved.z()), 1e-6) << j;
+  }
+}
+
+// Two places on rails along x; the block below them keeps the plate level.
+TEST_F(NurbsJoints, LinesBearAPlateThatSlides) {
+  SceneDescription scene = Carriage({0.1, 0, 0});
+  for (const double v : {0.0, 1.0}) {
+    JointDescription line = Joint("line" + std::to_string(scene.joints.size()), JointKind::kLine, {0, 0, 0});
+    HoldAt(scene.bodies[0], 0, 0.5, v, &line);
+    line.axis = {1, 0, 0};
+    scene.joints.push_back(line);
+  }
+  Make(scene);
+  const Frame& frame = Run(120);
+  EXPECT_NEAR(ForcesUp(frame) - frame.joints[0].force_n.z(), kCarriageMass_kg * kGravity, 0.01 * kCarriageMass_kg * kGravity);
+  EXPECT_LT(worst_gap_m_, 1e-6);
+  for (size_t j = 1; j < scene.joints.size(); ++j) {
+    const Vector3d moved = SurfacePoint(frame, scene.joints[j].control_b) - scene.joints[j].point_b_m;
+    EXPECT_NEAR(moved.x(), 0.1, 0.002) << j;
+    EXPECT_LT(moved.tail<2>().norm(), 1e-6) << j;
+    EXPECT_LT(std::abs(frame.joints[j].force_n.x()), 0.001 * kCarriageMass_kg * kGravity) << "nothing acts along the line";
+  }
+}
+
+// On a slope the slider lets the plate go as far as its limit, which then bears what the slope leaves, and turns nowhere.
+TEST_F(NurbsJoints, ASliderHoldsAPlateAtItsLimit) {
+  SceneDescription scene = Carriage({0, 0, 0});
+  scene.gravity_m_per_s2 = {2, 0, -9.6};
+  JointDescription slider = Joint("slider", JointKind::kSlider, {0, 0, 0});
+  HoldAt(scene.bodies[0], 0, 0.4, 0.5, &slider);
+  slider.axis = {1, 0, 0};
+  slider.lower = -0.02;
+  slider.upper = 0.02;
+  scene.joints.push_back(slider);
+  Make(scene);
+  EXPECT_NEAR(Run(12).joints[1].position, 0.5 * 2 * 0.01, 0.002) << "it falls along the slope";
+  const Frame& frame = Run(150);
+  EXPECT_NEAR(frame.joints[1].position, 0.02, 1e-5);
+  EXPECT_NEAR(frame.joints[1].force_n.x(), -2 * kCarriageMass_kg, 0.02 * kCarriageMass_kg);
+  EXPECT_NEAR(frame.joints[1].force_n.z(), 9.6 * kCarriageMass_kg, 0.01 * 9.6 * kCarriageMass_kg);
+  EXPECT_LT(worst_gap_m_, 1e-6);
+  EXPECT_LT(frame.joints[1].gap_rad, 1e-5);
 }
 
 // Welded, thrown and turning: nothing acts from outside.
