@@ -103,6 +103,9 @@ nlohmann::ordered_json ContactStatsJson(const v1::ContactStats& stats) {
                                  {"filter_rounds", stats.filter_rounds()},
                                  {"filtered_vertices", stats.filtered_vertices()},
                                  {"truncated_vertices", stats.truncated_vertices()},
+                                 {"self_searches", stats.self_search_count()},
+                                 {"listed_searches", stats.listed_search_count()},
+                                 {"renewed_lists", stats.renewed_list_count()},
                                  {"detect_ms", stats.detect_ms()},
                                  {"filter_ms", stats.filter_ms()},
                                  {"check_ms", stats.check_ms()}};

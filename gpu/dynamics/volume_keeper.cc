@@ -28,6 +28,27 @@ uint32_t BodyOf(const TissueModel& model, size_t triangle) {
   return static_cast<uint32_t>(std::upper_bound(begin.begin(), begin.end(), triangle) - begin.begin()) - 1;
 }
 
+/// [body] by how much the membrane itself resists a change of the volume: as that of a sphere with its area over volume, of which pressure
+/// is 2 / r times the tension, and a strain changes the volume by three times as much. 0: it has no shell.
+std::vector<double> BulkOfShells(const TissueModel& model, const TissueLayout& layout, const VolumeLists& lists) {
+  std::vector<double> sums(lists.bodies.size(), 0);
+  for (const ShellTriangle& triangle : model.shells) {
+    const uint32_t entry = lists.vertex_entry[layout.solver_index[triangle.vertices[0]]];
+    if (entry == kNoTissueVertex) continue;
+    std::array<std::array<double, 3>, 2> side;
+    for (size_t k = 0; k < 3; ++k) {
+      for (size_t c = 0; c < 2; ++c) side[c][k] = model.rest_m[triangle.vertices[c + 1]][k] - model.rest_m[triangle.vertices[0]][k];
+    }
+    const auto& [a, b] = side;
+    const double area_m2 = std::hypot(a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]) / 2;
+    const double tension_n_per_m =
+        ((double{triangle.moduli_pa[0]} + triangle.moduli_pa[2]) / 2 + triangle.moduli_pa[1]) * triangle.thickness_m;
+    const uint32_t body = lists.entry_body[entry];
+    sums[body] += 2.0 / 9 * tension_n_per_m * area_m2 / lists.rest_volume_m3[body];
+  }
+  return sums;
+}
+
 }  // namespace
 
 absl::StatusOr<VolumeLists> ListVolumes(const TissueModel& model, const TissueLayout& layout) {
@@ -90,8 +111,8 @@ absl::StatusOr<VolumeLists> ListVolumes(const TissueModel& model, const TissueLa
     lists.entry_body.push_back(body);
   }
   for (size_t i = 1; i < lists.begins.size(); ++i) lists.begins[i] += lists.begins[i - 1];
+  lists.bulk_modulus_pa = BulkOfShells(model, layout, lists);
   std::vector<double> weights(bodies, 0);
-  lists.bulk_modulus_pa.assign(bodies, 0);
   for (const TissueTet& tet : model.tets) {
     if (tet.vertices == kFreeTissueTet) continue;
     for (const uint32_t v : tet.vertices) {
@@ -101,7 +122,9 @@ absl::StatusOr<VolumeLists> ListVolumes(const TissueModel& model, const TissueLa
       weights[lists.entry_body[entry]] += 1;
     }
   }
-  for (uint32_t b = 0; b < bodies; ++b) lists.bulk_modulus_pa[b] /= weights[b];
+  for (uint32_t b = 0; b < bodies; ++b) {
+    if (weights[b] > 0) lists.bulk_modulus_pa[b] /= weights[b];
+  }
   return lists;
 }
 

@@ -19,7 +19,7 @@ struct VolumeLists {
   std::vector<uint32_t> bodies;           ///< of TissueModel::volume_stiffness_pa; those with a surface and a stiffness
   std::vector<double> rest_volume_m3;     ///< [body] within the surface at rest, positive
   std::vector<double> stiffness_pa;       ///< [body]
-  std::vector<double> bulk_modulus_pa;    ///< [body] mean over the tets at its surface
+  std::vector<double> bulk_modulus_pa;    ///< [body] mean over the tets at its surface; of a shell that of what its membrane encloses
   std::vector<uint32_t> triangle_begins;  ///< [body_count + 1] in body_triangles
   std::vector<uint32_t> body_triangles;   ///< places in TissueLayout::triangles, rising for each body
   std::vector<uint32_t> begins;           ///< [(color_count + 1) body_count + 1] in entry_vertex: colour by colour, fixed vertices last

@@ -178,6 +178,9 @@ void EncodeContactStatistics(const sim::FrameContactStatistics& statistics, bool
   out.set_detect_ms(statistics.detect_ms);
   out.set_filter_ms(statistics.filter_ms);
   out.set_check_ms(statistics.check_ms);
+  out.set_self_search_count(statistics.self_searches);
+  out.set_listed_search_count(statistics.listed_searches);
+  out.set_renewed_list_count(statistics.renewed_lists);
 }
 
 /// [body] whether its contacts are wanted; empty: all.

@@ -166,6 +166,9 @@ void SceneMetrics::OnStep(const sim::Frame& frame, double steps_per_s) {
   surface_pairs_->Set(contact.contact_count);
   truncated_->Set(contact.truncated_vertices);
   intersections_->Increment(contact.intersection_count);
+  self_searches_->Increment(contact.self_searches);
+  listed_searches_->Increment(contact.listed_searches);
+  renewed_lists_->Increment(contact.renewed_lists);
   const std::array<double, kContactStageNames.size()> parts_ms = {contact.detect_ms, contact.filter_ms, contact.check_ms};
   for (size_t i = 0; i < parts_ms.size(); ++i) contact_seconds_[i].Observe(parts_ms[i] * 1e-3);
   max_penetration_->Set(frame.max_penetration_m);

@@ -73,6 +73,11 @@ inline constexpr MetricLabel kEditKindLabel = {"kind", scene::kEditKindNames};
   METRIC(Gauge, truncated, "palpate_truncated_vertices", kNoLabel, kNone, "Vertices held back by their bound in the newest step.")         \
   METRIC(Counter, intersections, "palpate_intersections_total", kNoLabel, kNone,                                                           \
          "Edges found through triangles after steps; needs check_intersections.")                                                          \
+  METRIC(Counter, self_searches, "palpate_self_searches_total", kNoLabel, kNone,                                                           \
+         "Searches of bodies for near pairs of their own.")                                                                                \
+  METRIC(Counter, listed_searches, "palpate_listed_self_searches_total", kNoLabel, kNone,                                                  \
+         "Those of the searches that looked at a list of known pairs only.")                                                               \
+  METRIC(Counter, renewed_lists, "palpate_renewed_pair_lists_total", kNoLabel, kNone, "Lists of near pairs of bodies that were made.")     \
   METRIC(Histogram, contact_seconds, "palpate_contact_seconds", kContactStageLabel, kStage,                                                \
          "Wall time of the parts of contact between and within bodies.")                                                                   \
   METRIC(Gauge, max_penetration, "palpate_max_penetration_meters", kNoLabel, kNone, "Deepest contact after the newest step.")              \

@@ -386,6 +386,7 @@ void Scene::UpdateBodies() {
     info.set_mass_kg(body.mass_kg);
     info.set_quasi_static_tets(body.quasi_static_tets);
     info.set_volume_m3(body.volume_m3);
+    info.set_volume_released(body.is_volume_released);
   }
   body_infos_ = std::move(infos);
   device_bytes_ = world_->device_bytes();

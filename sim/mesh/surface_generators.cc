@@ -301,4 +301,23 @@ absl::Status CheckShellSurface(const SurfaceMesh& surface) {
   return CheckFans(surface, sides);
 }
 
+absl::Status CheckEnclosesVolume(const SurfaceMesh& surface) {
+  std::vector<Side> sides;
+  PALPATE_RETURN_IF_ERROR(CheckEdges(surface, &sides));
+  for (size_t i = 0; i < sides.size(); i += 2) {  // of pairs, as long as it is closed
+    const Side& side = sides[i];
+    if (i + 1 < sides.size() && sides[i + 1].low == side.low && sides[i + 1].high == side.high) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the shell is open at the edge from ", Text(surface.vertices[side.low]), " to ",
+                                                   Text(surface.vertices[side.high]), ", vertices ", side.low, " and ", side.high,
+                                                   ", and encloses no volume"));
+  }
+  double volume_m3 = 0;
+  for (const auto& [a, b, c] : surface.triangles) {
+    const Vector3d& o = surface.vertices[surface.triangles[0][0]];
+    volume_m3 += (surface.vertices[a] - o).dot((surface.vertices[b] - o).cross(surface.vertices[c] - o)) / 6;
+  }
+  if (volume_m3 > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the shell encloses ", volume_m3, " m^3: its triangles are not turned outwards"));
+}
+
 }  // namespace palpate::sim

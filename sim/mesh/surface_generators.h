@@ -30,4 +30,8 @@ absl::StatusOr<SurfaceMesh> GenerateSphereSurface(double radius_m = 0.05, double
 /// the first defect, its triangles or edge and a coordinate in the frame and unit of the surface. O(triangles log triangles).
 absl::Status CheckShellSurface(const SurfaceMesh& surface);
 
+/// That a surface which can be a shell encloses a volume: it is closed, and its triangles are turned outwards. Errors: InvalidArgument
+/// naming an edge of its border and where it is in the frame and unit of the surface, or the volume. O(triangles log triangles).
+absl::Status CheckEnclosesVolume(const SurfaceMesh& surface);
+
 }  // namespace palpate::sim

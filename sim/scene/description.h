@@ -53,7 +53,7 @@ struct ZoneDescription {
   Material material;
   Eigen::Vector3f interior_color{0.5F, 0.1F, 0.1F};  ///< of surfaces that cuts uncover
   AblationProperties ablation;
-  std::optional<double> shell_thickness_m;  ///< of shells; none: that of the body
+  ShellZoneDescription shell;  ///< of shells
 };
 
 /// A vertex that slides: it is held along some axes of W and free along the others.

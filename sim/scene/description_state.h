@@ -68,9 +68,20 @@ void VisitState(Archive& archive, AblationProperties& value) {
 }
 
 template <typename Archive>
+void VisitState(Archive& archive, OrthotropicProperties& value) {
+  auto& [warp, weft_modulus, shear_modulus] = value;
+  archive(warp, weft_modulus, shear_modulus);
+}
+
+template <typename Archive>
 void VisitState(Archive& archive, ZoneDescription& value) {
-  auto& [name, material, interior_color, ablation, shell_thickness] = value;
-  archive(name, material, interior_color, ablation, shell_thickness);
+  auto& [name, material, interior_color, ablation, shell] = value;
+  auto& [thickness, is_isotropic, orthotropic, bending, bending_stiffness, strain_limit] = shell;
+  archive(name, material, interior_color, ablation, thickness);
+  // Nothing of zones without, so that scenes keep their hash.
+  if (is_isotropic || orthotropic || bending || bending_stiffness || strain_limit) {
+    archive(is_isotropic, orthotropic, bending, bending_stiffness, strain_limit);
+  }
 }
 
 template <typename Archive>
@@ -106,15 +117,14 @@ void VisitState(Archive& archive, MarkerDescription& value) {
 }
 
 template <typename Archive>
-void VisitState(Archive& archive, OrthotropicProperties& value) {
-  auto& [warp, weft_modulus, shear_modulus] = value;
-  archive(warp, weft_modulus, shear_modulus);
+void VisitState(Archive& archive, ShellProperties& value) {
+  auto& [thickness, orthotropic, bending, bending_stiffness, strain_limit] = value;
+  archive(thickness, orthotropic, bending, bending_stiffness, strain_limit);
 }
 
 template <typename Archive>
 void VisitState(Archive& archive, ShellDescription& value) {
-  auto& [triangles, thickness, orthotropic, bending, bending_stiffness, strain_limit] = value;
-  archive(triangles, thickness, orthotropic, bending, bending_stiffness, strain_limit);
+  archive(value.triangles, static_cast<ShellProperties&>(value));
 }
 
 template <typename Archive>

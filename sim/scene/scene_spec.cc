@@ -266,6 +266,7 @@ void CheckZones(Checker& check, const std::string& path, const v1::BodySpec& bod
     if (zone.has_interior_color()) CheckColor(check, At(zone_path, "interior_color"), zone.interior_color());
     CheckAblation(check, At(zone_path, "ablation"), zone.ablation());
     if (zone.has_thickness_m() && !body.has_shell()) check.Invalid(At(zone_path, "thickness_m"), "only a shell of triangles has one");
+    if (zone.has_shell() && !body.has_shell()) check.Invalid(At(zone_path, "shell"), "the body is no shell of triangles");
   }
 }
 
@@ -603,7 +604,7 @@ absl::Status BuildZones(const v1::BodySpec& body, const std::string& path, const
     zone.material = spec.has_material() ? MaterialFrom(spec.material(), turn) : out.material;
     zone.interior_color = spec.has_interior_color() ? ColorFrom(spec.interior_color()) : out.interior_color;
     zone.ablation = AblationFrom(spec.ablation(), out.ablation);
-    if (spec.has_thickness_m()) zone.shell_thickness_m = spec.thickness_m();
+    zone.shell = ShellZoneFrom(spec, turn);
     out.zones.push_back(std::move(zone));
   }
   return absl::OkStatus();

@@ -22,19 +22,34 @@ enum class BendingModel { kDiscreteShells, kQuadratic, kNone };
 
 /// Warp and weft of a St-Venant-Kirchhoff shell; the material has the constants along the warp.
 struct OrthotropicProperties {
-  Eigen::Vector3d warp{1, 0, 0};  ///< at rest in W, unit
-  double weft_modulus_pa = 0;
-  double shear_modulus_pa = 0;
+  Eigen::Vector3d warp{1, 0, 0};           ///< at rest in W, unit
+  std::optional<double> weft_modulus_pa;   ///< none: Young's modulus E of the material
+  std::optional<double> shear_modulus_pa;  ///< none: E / (2 (1 + nu)) of the material
 };
 
-/// What makes a deformable body a shell; its vertices are those of its mesh, which has no tets. docs/algorithms/shells.md.
-struct ShellDescription {
-  std::vector<std::array<uint32_t, 3>> triangles;  ///< indices into mesh.vertices; manifold and turned alike
+/// What the triangles of a shell, or of a zone of one, are besides their material.
+struct ShellProperties {
   double thickness_m = 0.001;
   std::optional<OrthotropicProperties> orthotropic;
   BendingModel bending = BendingModel::kDiscreteShells;
   std::optional<double> bending_stiffness_n_m;                    ///< none: E h^3 / (12 (1 - nu^2))
   double strain_limit = std::numeric_limits<double>::infinity();  ///< stretch minus 1
+};
+
+/// Where a zone of a shell differs from the rest of it; what is not given is the shell's.
+struct ShellZoneDescription {
+  std::optional<double> thickness_m;
+  bool is_isotropic = false;  ///< though the shell is not
+  std::optional<OrthotropicProperties> orthotropic;
+  std::optional<BendingModel> bending;
+  std::optional<double> bending_stiffness_n_m;
+  std::optional<double> strain_limit;  ///< infinity: none, though the shell has one
+};
+
+/// What makes a deformable body a shell; its vertices are those of its mesh, which has no tets. The properties are those outside all zones.
+/// docs/algorithms/shells.md.
+struct ShellDescription : ShellProperties {
+  std::vector<std::array<uint32_t, 3>> triangles;  ///< indices into mesh.vertices; manifold and turned alike
 };
 
 /// Control points of a NURBS shell that ride in the tets of a dynamic body, each at constant shares of the four corners.

@@ -20,15 +20,26 @@ constexpr double kLeastRest = 1e-3;  // of 1 - nu_warp nu_weft
 
 }  // namespace
 
-double ThicknessOfZone(const BodyDescription& body, size_t zone) {
-  return zone == 0 ? body.shell->thickness_m : body.zones[zone - 1].shell_thickness_m.value_or(body.shell->thickness_m);
+ShellProperties ShellOfZone(const ShellProperties& shell, const ShellZoneDescription& zone) {
+  ShellProperties out = shell;
+  out.thickness_m = zone.thickness_m.value_or(shell.thickness_m);
+  if (zone.is_isotropic) out.orthotropic.reset();
+  if (zone.orthotropic) out.orthotropic = zone.orthotropic;
+  out.bending = zone.bending.value_or(shell.bending);
+  if (zone.bending_stiffness_n_m) out.bending_stiffness_n_m = zone.bending_stiffness_n_m;
+  out.strain_limit = zone.strain_limit.value_or(shell.strain_limit);
+  return out;
 }
 
-absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellDescription& shell, const Material& material, double thickness_m) {
+ShellProperties ShellOfZone(const BodyDescription& body, size_t zone) {
+  return ShellOfZone(*body.shell, zone == 0 ? ShellZoneDescription{} : body.zones[zone - 1].shell);
+}
+
+absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellProperties& shell, const Material& material) {
   const auto outside = [](const char* field, double value, double low, double high) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, " is outside [", low, ", ", high, "]"));
   };
-  const double h = thickness_m;
+  const double h = shell.thickness_m;
   if (!(h >= kLeastThickness_m && h <= kMostThickness_m)) return outside("thickness_m", h, kLeastThickness_m, kMostThickness_m);
   if (material.fibers) return absl::InvalidArgumentError("material.fibers: a shell has none; see orthotropic");
   if (material.model != MaterialModel::kStableNeoHookean && material.model != MaterialModel::kStVenantKirchhoff) {
@@ -49,8 +60,8 @@ absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellDescription& shell
     if (out.membrane != gpu::ShellMembrane::kStVenantKirchhoff) {
       return absl::InvalidArgumentError("orthotropic: needs material.model St-Venant-Kirchhoff");
     }
-    weft = shell.orthotropic->weft_modulus_pa;
-    shear = shell.orthotropic->shear_modulus_pa;
+    weft = shell.orthotropic->weft_modulus_pa.value_or(weft);
+    shear = shell.orthotropic->shear_modulus_pa.value_or(shear);
     if (!(weft > 0 && std::isfinite(weft)))
       return absl::InvalidArgumentError(absl::StrCat("orthotropic.weft_modulus_pa: ", weft, " is not positive"));
     if (!(shear > 0 && std::isfinite(shear)))
@@ -71,7 +82,7 @@ absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellDescription& shell
   if (!(bending >= 0 && bending <= kMostBending_n_m) && shell.bending_stiffness_n_m) {
     return outside("bending_stiffness_n_m", bending, 0, kMostBending_n_m);
   }
-  out.bending_stiffness_n_m = static_cast<float>(bending);
+  out.bending_stiffness_n_m = shell.bending == BendingModel::kNone ? 0 : static_cast<float>(bending);
   if (std::isinf(shell.strain_limit)) return out;
   if (!(shell.strain_limit >= kLeastLimit && shell.strain_limit <= kMostLimit)) {
     return outside("strain_limit", shell.strain_limit, kLeastLimit, kMostLimit);
@@ -88,15 +99,16 @@ absl::Status CheckShell(const BodyDescription& body) {
   if (!body.tet_zones.empty() && body.tet_zones.size() != body.shell->triangles.size()) {
     return refuse("tet_zones", "not one for each triangle of the shell");
   }
-  if (body.volume_stiffness_pa != 0) return refuse("volume_stiffness_pa", "a shell cannot keep its volume yet; see loads");
   if (!body.texture.coordinates.empty()) return refuse("texture.coordinates", "a shell has those of the corners of its triangles");
-  PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell, body.material, body.shell->thickness_m).status());
+  PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell, body.material).status());
   for (size_t z = 0; z < body.zones.size(); ++z) {
-    const absl::Status valid = ShellTriangleOf(*body.shell, body.zones[z].material, ThicknessOfZone(body, z + 1)).status();
+    const absl::Status valid = ShellTriangleOf(ShellOfZone(body, z + 1), body.zones[z].material).status();
     if (!valid.ok()) return Annotate(valid, absl::StrCat("zones[", z, "]"));
   }
   const absl::Status sound = CheckShellSurface({body.mesh.vertices, body.shell->triangles});
-  return sound.ok() ? sound : Annotate(sound, "shell");
+  if (!sound.ok()) return Annotate(sound, "shell");
+  if (body.volume_stiffness_pa == 0) return absl::OkStatus();
+  return Annotate(CheckEnclosesVolume({body.mesh.vertices, body.shell->triangles}), "volume_stiffness_pa");
 }
 
 ShellTotals TotalsOfShell(const BodyDescription& body) {
@@ -107,8 +119,9 @@ ShellTotals TotalsOfShell(const BodyDescription& body) {
     const size_t zone = body.tet_zones.empty() ? 0 : body.tet_zones[t];
     const double area_m2 = (body.mesh.vertices[b] - o).cross(body.mesh.vertices[c] - o).norm() / 2;
     sum.area_m2 += area_m2;
-    sum.volume_m3 += area_m2 * ThicknessOfZone(body, zone);
-    sum.mass_kg += area_m2 * ThicknessOfZone(body, zone) * MaterialOf(body, zone).density_kg_per_m3;
+    const double volume_m3 = area_m2 * ShellOfZone(body, zone).thickness_m;
+    sum.volume_m3 += volume_m3;
+    sum.mass_kg += volume_m3 * MaterialOf(body, zone).density_kg_per_m3;
   }
   return sum;
 }

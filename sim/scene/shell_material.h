@@ -5,13 +5,13 @@
 
 namespace palpate::sim {
 
-/// Of zone 0, the body itself, or zones[zone - 1] [m]. Precondition: the body is a shell.
-double ThicknessOfZone(const BodyDescription& body, size_t zone);
+/// Of zone 0, the body itself, or zones[zone - 1]. Precondition: the body is a shell.
+ShellProperties ShellOfZone(const BodyDescription& body, size_t zone);
+ShellProperties ShellOfZone(const ShellProperties& shell, const ShellZoneDescription& zone);
 
-/// The constants of a triangle of a shell where that is this thick, its vertices left at 0. Errors: InvalidArgument naming the field, for
-/// callers without a spec too (thickness, bending stiffness, strain limit, an elastic model or fibres that a shell has not, constants
-/// without a positive energy).
-absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellDescription& shell, const Material& material, double thickness_m);
+/// The constants of a triangle of a shell, its vertices left at 0. Errors: InvalidArgument naming the field, for callers without a spec too
+/// (thickness, bending stiffness, strain limit, an elastic model or fibres that a shell has not, constants without a positive energy).
+absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellProperties& shell, const Material& material);
 
 /// That a body is what a shell can be, and its surface sound. Errors: InvalidArgument naming the field.
 absl::Status CheckShell(const BodyDescription& body);

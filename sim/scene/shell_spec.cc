@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <utility>
 
@@ -140,6 +141,55 @@ sim::SurfaceMesh SurfaceFrom(const v1::TriangleMeshData& data) {
   return out;
 }
 
+void CheckOrthotropic(Checker& check, const std::string& path, const v1::OrthotropicSpec& cloth) {
+  check.RangeVec(At(path, "warp_direction"), cloth.warp_direction(), -kMaxMeshCoordinate, kMaxMeshCoordinate);
+  if (check.ok() && ToEigen(cloth.warp_direction()).isZero(0)) check.Invalid(At(path, "warp_direction"), "is zero");
+  if (cloth.has_weft_modulus_pa()) check.Range(At(path, "weft_modulus_pa"), cloth.weft_modulus_pa(), 10, 1e9);
+  if (cloth.has_shear_modulus_pa()) check.Range(At(path, "shear_modulus_pa"), cloth.shear_modulus_pa(), 1, 1e9);
+}
+
+/// Of a shell, or where a zone of one differs: they name these fields alike.
+template <typename Spec>
+void CheckProperties(Checker& check, const std::string& path, const Spec& spec) {
+  if (!v1::BendingModel_IsValid(spec.bending())) {
+    check.Invalid(At(path, "bending"), absl::StrCat(static_cast<int>(spec.bending()), " is outside [0, 3]"));
+  }
+  if (spec.has_bending_stiffness_n_m() && spec.bending() == v1::BENDING_MODEL_NONE) {
+    check.Invalid(At(path, "bending_stiffness_n_m"), "nothing resists bending: see bending");
+  }
+  if (spec.has_strain_limit()) check.Range(At(path, "strain_limit"), spec.strain_limit(), 0.001, 1);
+  if (spec.has_orthotropic()) CheckOrthotropic(check, At(path, "orthotropic"), spec.orthotropic());
+}
+
+/// What of a zone only a shell has, or has not.
+void CheckZone(Checker& check, const std::string& path, const v1::ZoneSpec& zone, const v1::ShellSpec& of) {
+  if (zone.has_mesh_group()) check.Invalid(At(path, "mesh_group"), "a shell has no groups; see box, ball");
+  const v1::ShellZoneSpec& shell = zone.shell();
+  const std::string shell_path = At(path, "shell");
+  CheckProperties(check, shell_path, shell);
+  if (shell.isotropic() && shell.has_orthotropic()) check.Invalid(At(shell_path, "isotropic"), "the zone has orthotropic too");
+  if (shell.no_strain_limit() && shell.has_strain_limit()) {
+    check.Invalid(At(shell_path, "no_strain_limit"), "the zone has strain_limit too");
+  }
+  if (shell.has_bending_stiffness_n_m() && shell.bending() == v1::BENDING_MODEL_UNSPECIFIED && of.bending() == v1::BENDING_MODEL_NONE) {
+    check.Invalid(At(shell_path, "bending_stiffness_n_m"), "nothing resists bending: see bending");
+  }
+}
+
+sim::BendingModel BendingFrom(v1::BendingModel bending) {
+  return bending == v1::BENDING_MODEL_QUADRATIC ? sim::BendingModel::kQuadratic
+         : bending == v1::BENDING_MODEL_NONE    ? sim::BendingModel::kNone
+                                                : sim::BendingModel::kDiscreteShells;
+}
+
+sim::OrthotropicProperties OrthotropicFrom(const v1::OrthotropicSpec& cloth, const Eigen::Quaterniond& turn) {
+  sim::OrthotropicProperties out;
+  out.warp = turn * Direction(ToEigen(cloth.warp_direction()));
+  if (cloth.has_weft_modulus_pa()) out.weft_modulus_pa = cloth.weft_modulus_pa();
+  if (cloth.has_shear_modulus_pa()) out.shear_modulus_pa = cloth.shear_modulus_pa();
+  return out;
+}
+
 /// What only bodies without a thickness have.
 void CheckRest(Checker& check, const std::string& path, const v1::BodySpec& body) {
   const auto refuse = [&](const char* field, const char* what) { check.Invalid(At(path, field), what); };
@@ -147,7 +197,6 @@ void CheckRest(Checker& check, const std::string& path, const v1::BodySpec& body
   if (body.simulation() != v1::SIMULATION_UNSPECIFIED && body.simulation() != v1::SIMULATION_DYNAMIC) {
     refuse("simulation", "a shell is SIMULATION_DYNAMIC");
   }
-  if (body.volume_stiffness_pa() != 0) refuse("volume_stiffness_pa", "a shell cannot keep its volume yet; a load can press on it");
 }
 
 }  // namespace
@@ -170,38 +219,27 @@ void CheckShell(Checker& check, const std::string& path, const v1::BodySpec& bod
       break;
   }
   CheckSizes(check, spec_path, shell);
-  if (!v1::BendingModel_IsValid(shell.bending())) {
-    check.Invalid(At(spec_path, "bending"), absl::StrCat(static_cast<int>(shell.bending()), " is outside [0, 3]"));
-  }
-  if (shell.has_bending_stiffness_n_m() && shell.bending() == v1::BENDING_MODEL_NONE) {
-    check.Invalid(At(spec_path, "bending_stiffness_n_m"), "nothing resists bending: see bending");
-  }
-  if (shell.has_strain_limit()) check.Range(At(spec_path, "strain_limit"), shell.strain_limit(), 0.001, 1);
-  if (shell.has_orthotropic()) {
-    const v1::OrthotropicSpec& cloth = shell.orthotropic();
-    const std::string cloth_path = At(spec_path, "orthotropic");
-    check.RangeVec(At(cloth_path, "warp_direction"), cloth.warp_direction(), -kMaxMeshCoordinate, kMaxMeshCoordinate);
-    if (check.ok() && ToEigen(cloth.warp_direction()).isZero(0)) check.Invalid(At(cloth_path, "warp_direction"), "is zero");
-    if (cloth.has_weft_modulus_pa()) check.Range(At(cloth_path, "weft_modulus_pa"), cloth.weft_modulus_pa(), 10, 1e9);
-    if (cloth.has_shear_modulus_pa()) check.Range(At(cloth_path, "shear_modulus_pa"), cloth.shear_modulus_pa(), 1, 1e9);
-  }
+  CheckProperties(check, spec_path, shell);
+  for (int z = 0; z < body.zones_size() && check.ok(); ++z) CheckZone(check, At(At(path, "zones"), z), body.zones(z), shell);
   if (!check.ok()) return;
   // What is left is checked once, for callers without a spec too. A field of the shell's is named as such.
   const sim::ShellDescription described = ShellFrom(body, Eigen::Quaterniond::Identity());
-  const auto look_at = [&](const v1::MaterialSpec& spec, double thickness_m, const std::string& of, const std::string& of_shell) {
+  const auto look_at = [&](const v1::MaterialSpec& spec, const sim::ShellProperties& properties, const std::string& of,
+                           const std::string& of_shell) {
     const sim::Material material = MaterialFrom(spec, Eigen::Quaterniond::Identity());
-    const absl::Status valid = sim::ShellTriangleOf(described, material, thickness_m).status();
+    const absl::Status valid = sim::ShellTriangleOf(properties, material).status();
     if (valid.ok()) return;
-    const bool is_of_material = valid.message().substr(0, 9) == "material.";
-    check.Fail(absl::Status(valid.code(), absl::StrCat(is_of_material ? of : of_shell, ".", std::string(valid.message()))));
+    const std::string message(valid.message());
+    // A zone has its thickness beside its other properties.
+    const bool is_of_body = message.starts_with("material.") || (of != path && message.starts_with("thickness_m"));
+    check.Fail(absl::Status(valid.code(), absl::StrCat(is_of_body ? of : of_shell, ".", message)));
   };
-  look_at(body.material(), described.thickness_m, path, spec_path);
+  look_at(body.material(), described, path, spec_path);
   for (int z = 0; z < body.zones_size() && check.ok(); ++z) {
     const v1::ZoneSpec& zone = body.zones(z);
     const std::string zone_path = At(At(path, "zones"), z);
-    if (zone.has_mesh_group()) check.Invalid(At(zone_path, "mesh_group"), "a shell has no groups; see box, ball");
-    look_at(zone.has_material() ? zone.material() : body.material(), Or(zone.has_thickness_m(), zone.thickness_m(), described.thickness_m),
-            zone_path, zone_path);
+    look_at(zone.has_material() ? zone.material() : body.material(),
+            sim::ShellOfZone(described, ShellZoneFrom(zone, Eigen::Quaterniond::Identity())), zone_path, At(zone_path, "shell"));
   }
   if (!check.ok() || shell.has_mesh() || shell.has_mesh_file()) return;
   // Regular triangles of the edge length; a factor of two for what does not fit.
@@ -268,21 +306,25 @@ absl::StatusOr<sim::FigureSurface> LoadShellSurface(const v1::BodySpec& body, co
 
 sim::ShellDescription ShellFrom(const v1::BodySpec& body, const Eigen::Quaterniond& turn) {
   const v1::ShellSpec& shell = body.shell();
-  const sim::Material material = MaterialFrom(body.material(), turn);
   sim::ShellDescription out;
   out.thickness_m = Or(shell.has_thickness_m(), shell.thickness_m(), out.thickness_m);
-  if (shell.has_orthotropic()) {
-    const v1::OrthotropicSpec& cloth = shell.orthotropic();
-    const double e = material.young_modulus_pa;
-    out.orthotropic = {
-        .warp = turn * Direction(ToEigen(cloth.warp_direction())),
-        .weft_modulus_pa = Or(cloth.has_weft_modulus_pa(), cloth.weft_modulus_pa(), e),
-        .shear_modulus_pa = Or(cloth.has_shear_modulus_pa(), cloth.shear_modulus_pa(), e / (2 * (1 + material.poisson_ratio)))};
-  }
-  if (shell.bending() == v1::BENDING_MODEL_QUADRATIC) out.bending = sim::BendingModel::kQuadratic;
-  if (shell.bending() == v1::BENDING_MODEL_NONE) out.bending = sim::BendingModel::kNone;
+  if (shell.has_orthotropic()) out.orthotropic = OrthotropicFrom(shell.orthotropic(), turn);
+  out.bending = BendingFrom(shell.bending());
   if (shell.has_bending_stiffness_n_m()) out.bending_stiffness_n_m = shell.bending_stiffness_n_m();
   if (shell.has_strain_limit()) out.strain_limit = shell.strain_limit();
+  return out;
+}
+
+sim::ShellZoneDescription ShellZoneFrom(const v1::ZoneSpec& zone, const Eigen::Quaterniond& turn) {
+  const v1::ShellZoneSpec& shell = zone.shell();
+  sim::ShellZoneDescription out;
+  if (zone.has_thickness_m()) out.thickness_m = zone.thickness_m();
+  out.is_isotropic = shell.isotropic();
+  if (shell.has_orthotropic()) out.orthotropic = OrthotropicFrom(shell.orthotropic(), turn);
+  if (shell.bending() != v1::BENDING_MODEL_UNSPECIFIED) out.bending = BendingFrom(shell.bending());
+  if (shell.has_bending_stiffness_n_m()) out.bending_stiffness_n_m = shell.bending_stiffness_n_m();
+  if (shell.has_strain_limit()) out.strain_limit = shell.strain_limit();
+  if (shell.no_strain_limit()) out.strain_limit = std::numeric_limits<double>::infinity();
   return out;
 }
 

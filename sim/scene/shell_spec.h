@@ -28,6 +28,9 @@ absl::StatusOr<sim::FigureSurface> LoadShellSurface(const v1::BodySpec& body, co
 /// Everything but triangles. `turn`: of the body's pose.
 sim::ShellDescription ShellFrom(const v1::BodySpec& body, const Eigen::Quaterniond& turn);
 
+/// Where a zone differs from the shell. `turn`: of the body's pose.
+sim::ShellZoneDescription ShellZoneFrom(const v1::ZoneSpec& zone, const Eigen::Quaterniond& turn);
+
 /// Puts triangles in the place of a file's name, for scenes that leave their folder.
 void SetInlineSurface(const sim::SurfaceMesh& surface, v1::ShellSpec& shell);
 

@@ -153,6 +153,15 @@ bool SheetMesh::IsOnBoundary(uint32_t vertex) const {
   });
 }
 
+bool SheetMesh::IsClosed() const {
+  for (uint32_t t = 0; t < triangles_.size(); ++t) {
+    if (!IsTriangle(t)) continue;
+    const auto& [a, b, c] = triangles_[t].vertices;
+    if (Across(t, a, b) == kNoSlot || Across(t, b, c) == kNoSlot || Across(t, c, a) == kNoSlot) return false;
+  }
+  return true;
+}
+
 size_t SheetMesh::ComponentTriangleCount(ComponentId component) const {
   const ComponentTracker::Component* const found = components_.Find(component);
   return found == nullptr ? 0 : found->cell_count;

@@ -112,6 +112,8 @@ class SheetMesh {
   std::vector<uint32_t> TrianglesAtEdge(uint32_t a, uint32_t b) const;
   /// Whether a triangle at the vertex has an edge there of no other triangle. O(triangles around).
   bool IsOnBoundary(uint32_t vertex) const;
+  /// Whether there is no boundary. O(triangles).
+  bool IsClosed() const;
 
   ComponentId ComponentOfTriangle(uint32_t triangle) const { return components_.at(triangle); }
   std::vector<ComponentId> Components() const { return components_.Ids(); }

@@ -23,9 +23,7 @@ class BodyZones {
       names_.push_back(zone.name);
       materials_.push_back(zone.material);
     }
-    for (size_t zone = 0; description.shell && zone < materials_.size(); ++zone) {
-      thickness_m_.push_back(ThicknessOfZone(description, zone));
-    }
+    for (size_t zone = 0; description.shell && zone < materials_.size(); ++zone) shells_.push_back(ShellOfZone(description, zone));
     is_dynamic_.assign(materials_.size(), 0);
   }
 
@@ -37,9 +35,17 @@ class BodyZones {
     return found == names_.end() ? -1 : static_cast<int>(found - names_.begin());
   }
   const Material& MaterialOf(TetZoneId zone) const { return materials_[zone]; }
-  double ThicknessOf(TetZoneId zone) const { return thickness_m_[zone]; }  ///< of shells only
-  bool has_thickness() const { return !thickness_m_.empty(); }
-  double LargestThickness() const { return *std::max_element(thickness_m_.begin(), thickness_m_.end()); }
+  /// These of shells only.
+  const ShellProperties& ShellOf(TetZoneId zone) const { return shells_[zone]; }
+  double ThicknessOf(TetZoneId zone) const { return shells_[zone].thickness_m; }
+  bool are_of_shell() const { return !shells_.empty(); }
+  double LargestThickness() const {
+    double largest_m = 0;
+    for (const ShellProperties& shell : shells_) largest_m = std::max(largest_m, shell.thickness_m);
+    return largest_m;
+  }
+  /// As `root` has them; of a body that was read, whose other properties are in no archive. Precondition: as many zones.
+  void TakeShellsOf(const BodyZones& root) { shells_ = root.shells_; }
   void SetMaterial(TetZoneId zone, const Material& material) { materials_[zone] = material; }
 
   /// Whether tets of a body that starts quasi-static have become dynamic.
@@ -55,17 +61,23 @@ class BodyZones {
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [names, materials, thickness, is_dynamic, loads] = *this;
+    auto& [names, materials, shells, is_dynamic, loads] = *this;
+    std::vector<double> thickness_m;  // edits do not change it; all but this follows from the description
+    for (const ShellProperties& shell : shells) thickness_m.push_back(shell.thickness_m);
     archive.Enter("BodyZones");
-    archive(names, materials, thickness, is_dynamic, loads);
-    archive.Check(thickness.empty() || thickness.size() == materials.size(), "thickness in part");
+    archive(names, materials, thickness_m, is_dynamic, loads);
+    archive.Check(thickness_m.empty() || thickness_m.size() == materials.size(), "thickness in part");
+    if constexpr (Archive::kIsReader) {
+      shells.resize(thickness_m.size());
+      for (size_t zone = 0; zone < shells.size(); ++zone) shells[zone].thickness_m = thickness_m[zone];
+    }
     archive.Check(!names.empty() && names.size() == materials.size() && is_dynamic.size() == materials.size(), "zones in part");
   }
 
  private:
   std::vector<std::string> names_;
   std::vector<Material> materials_;
-  std::vector<double> thickness_m_;  // empty but for shells
+  std::vector<ShellProperties> shells_;  // empty but for shells
   std::vector<uint8_t> is_dynamic_;
   std::vector<uint32_t> loads_;  // by surface zone; those beyond its end have none
 };

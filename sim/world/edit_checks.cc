@@ -81,7 +81,7 @@ absl::Status CheckMaterialEdit(const MaterialEdit& material, const WorldBody& bo
   for (const Material& one : material.of_zones.empty() ? std::vector{material.material} : material.of_zones) {
     if (body.shell() != nullptr) {
       PALPATE_RETURN_IF_ERROR(Annotate(CheckMaterialRanges(one), "material"));
-      PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell(), one, body.zones().ThicknessOf(static_cast<TetZoneId>(zone++))).status());
+      PALPATE_RETURN_IF_ERROR(ShellTriangleOf(body.zones().ShellOf(static_cast<TetZoneId>(zone++)), one).status());
       continue;
     }
     if (absl::Status valid = CheckMaterialFor(body.simulation(), body.tet_element(), one); !valid.ok()) return Annotate(valid, "material");

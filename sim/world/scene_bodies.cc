@@ -433,6 +433,7 @@ BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
       statistics.mass_kg += volume_m3 * body.zones().MaterialOf(zone).density_kg_per_m3;
     }
   }
+  statistics.is_volume_released = body.has_released_volume();
   statistics.fixed_vertex_count = static_cast<uint32_t>(arrays.fixed_vertices.size());
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) statistics.vertex_count += body.HandleOf(v) != kNoHandle ? 1 : 0;
   for (const uint32_t v : arrays.surface_vertices) statistics.surface_vertex_count += v != kNoSlot ? 1 : 0;

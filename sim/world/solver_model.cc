@@ -158,7 +158,7 @@ void SolverModel::ListShells() {
     std::vector<gpu::ShellTriangle> of_zone;
     for (size_t zone = 0; zone < zones.count(); ++zone) {
       const auto id = static_cast<TetZoneId>(zone);
-      of_zone.push_back(*ShellTriangleOf(*body->shell(), zones.MaterialOf(id), zones.ThicknessOf(id)));  // checked before
+      of_zone.push_back(*ShellTriangleOf(zones.ShellOf(id), zones.MaterialOf(id)));  // checked before
     }
     const auto add = [&](uint32_t t, const std::array<uint32_t, 3>& triangle) {
       gpu::ShellTriangle& out = model_.shells.emplace_back(of_zone[body->ZoneOfShellAt(t)]);

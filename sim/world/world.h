@@ -44,6 +44,7 @@ struct BodyStatistics {
   uint32_t vertex_count = 0, tet_count = 0, surface_vertex_count = 0, surface_triangle_count = 0, fixed_vertex_count = 0;
   uint32_t quasi_static_tets = 0;  ///< of tet_count: of a pre-computed body, or of zones of a hybrid one that nothing has cut
   double mass_kg = 0, volume_m3 = 0;
+  bool is_volume_released = false;  ///< a shell's that was kept until an edit opened it
 };
 
 /// A running scene on one OpenCL device. Not thread-safe: one thread owns a World and steps it; the frames it returns are immutable and

@@ -362,10 +362,10 @@ absl::Status WorldBody::AcceptZones() const {
     return absl::InvalidArgumentError("a way to simulate that there is not");
   }
   PALPATE_RETURN_IF_ERROR(CheckElementFor(traits_.tet_element, kind_, traits_.simulation, !is_shell()));
-  if (shell_.has_value() != zones_.has_thickness()) return absl::InvalidArgumentError("zones of a shell have a thickness, others none");
+  if (shell_.has_value() != zones_.are_of_shell()) return absl::InvalidArgumentError("zones of a shell have its properties, others none");
   for (size_t zone = 0; zone < zones_.count() && shell_; ++zone) {
     const auto id = static_cast<TetZoneId>(zone);
-    PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*shell_, zones_.MaterialOf(id), zones_.ThicknessOf(id)).status());
+    PALPATE_RETURN_IF_ERROR(ShellTriangleOf(zones_.ShellOf(id), zones_.MaterialOf(id)).status());
   }
   for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable && !is_shell(); ++zone) {
     const Material& material = zones_.MaterialOf(static_cast<TetZoneId>(zone));

@@ -46,7 +46,12 @@ class WorldBody final : public MeshObserver, public SheetObserver {
   uint32_t index() const { return index_; }
   bool self_collision() const { return traits_.self_collision; }
   TetElement tet_element() const { return traits_.tet_element; }
-  double volume_stiffness_pa() const { return traits_.volume_stiffness_pa; }
+  /// 0: its volume is not kept, or no more. Of a shell O(triangles), as is the next.
+  double volume_stiffness_pa() const { return has_released_volume() ? 0 : traits_.volume_stiffness_pa; }
+  /// Whether its volume was kept until an edit opened it.
+  bool has_released_volume() const {
+    return traits_.volume_stiffness_pa > 0 && sheet_ && (sheet_->triangle_count() == 0 || !sheet_->IsClosed());
+  }
   double restitution() const { return traits_.restitution; }
   double drag_coefficient() const { return traits_.drag_coefficient; }
   const ShapeMatchingOptions& shape_matching() const { return traits_.shape_matching; }
@@ -243,6 +248,7 @@ class WorldBody final : public MeshObserver, public SheetObserver {
   absl::Status CarveMesh(const EditRegion& region, EditOutcome* outcome);
   absl::Status RefineMesh(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome);
   absl::Status InciseMesh(const InciseEdit& edit, size_t max_tets, EditOutcome* outcome);
+  void NoteReleasedVolume(bool was_kept, EditOutcome* outcome) const;
   absl::Status CarveSheet(const EditRegion& region, EditOutcome* outcome);
   absl::Status RefineSheet(const EditRegion& region, const RefineEdit& edit, size_t max_triangles, EditOutcome* outcome);
   absl::Status InciseSheet(const InciseEdit& edit, size_t max_triangles, EditOutcome* outcome);

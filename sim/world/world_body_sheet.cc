@@ -28,6 +28,7 @@ void WorldBody::MakeSheetEditors() {
 
 void WorldBody::TakeShellOf(const WorldBody& root) {
   shell_ = root.shell_;
+  zones_.TakeShellsOf(root.zones_);
   shell_of_ = root.index_;
 }
 
@@ -42,7 +43,13 @@ void WorldBody::SurfaceFan(uint32_t vertex, std::vector<uint32_t>* out) const {
   out->assign(around.begin(), around.end());
 }
 
+/// Says so where an edit has opened a shell whose volume was kept.
+void WorldBody::NoteReleasedVolume(bool was_kept, EditOutcome* outcome) const {
+  if (was_kept && has_released_volume()) outcome->note = "the shell is open now, and its volume is no longer kept";
+}
+
 absl::Status WorldBody::CarveSheet(const EditRegion& region, EditOutcome* outcome) {
+  const bool was_kept = volume_stiffness_pa() > 0;
   SheetEdit edit;
   for (const TriangleId id : TrianglesIn(*this, region)) {
     if (sheet_->Find(id) == kNoSlot) {
@@ -53,7 +60,10 @@ absl::Status WorldBody::CarveSheet(const EditRegion& region, EditOutcome* outcom
   }
   std::sort(edit.removed.begin(), edit.removed.end());
   edit.removed.erase(std::unique(edit.removed.begin(), edit.removed.end()), edit.removed.end());
-  return edit.removed.empty() ? absl::OkStatus() : sheet_->Apply(edit);
+  if (edit.removed.empty()) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(sheet_->Apply(edit));
+  NoteReleasedVolume(was_kept, outcome);
+  return absl::OkStatus();
 }
 
 absl::Status WorldBody::RefineSheet(const EditRegion& region, const RefineEdit& edit, size_t max_triangles, EditOutcome* outcome) {
@@ -77,6 +87,7 @@ absl::Status WorldBody::RefineSheet(const EditRegion& region, const RefineEdit& 
 }
 
 absl::Status WorldBody::InciseSheet(const InciseEdit& edit, size_t max_triangles, EditOutcome* outcome) {
+  const bool was_kept = volume_stiffness_pa() > 0;
   SheetIncisionOptions options;
   options.triangle_budget = max_triangles;
   for (size_t i = 0; i + 1 < edit.edges_m.size() && !outcome->is_refused; ++i) {
@@ -94,6 +105,7 @@ absl::Status WorldBody::InciseSheet(const InciseEdit& edit, size_t max_triangles
     if (result->is_refused) outcome->note = "the budget of triangles stopped the blade";
   }
   if (!edit.goes_on) sheet_incision_->EndStroke();
+  if (!outcome->is_refused) NoteReleasedVolume(was_kept, outcome);
   return absl::OkStatus();
 }
 

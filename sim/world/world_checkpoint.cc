@@ -176,6 +176,7 @@ absl::Status World::Impl::LoadBodies(uint64_t body_count, StateReader& archive) 
     if (!bodies_[b]->has_sheet()) continue;
     const uint32_t root = bodies_[b]->shell_of();
     if (root >= described || bodies_[root]->shell() == nullptr) return CannotBe("section scene: a piece is of no shell");
+    if (bodies_[root]->zones().count() != bodies_[b]->zones().count()) return CannotBe("section scene: a piece has other zones");
     bodies_[b]->TakeShellOf(*bodies_[root]);
   }
   size_t alive = 0;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,44 @@ inline void AddSheet(TissueModel* model, uint32_t columns, uint32_t rows, const 
       model->surface_triangles.push_back(triangle.vertices);
     }
     before = std::move(row);
+  }
+  if (model->body_triangle_begin.empty()) model->body_triangle_begin.push_back(first_triangle);
+  model->body_triangle_begin.push_back(static_cast<uint32_t>(model->surface_triangles.size()));
+  model->self_collision.push_back(1);
+}
+
+/// Appends a closed ball about the origin, all free, as body `self_collision.size()`: the faces of an octahedron in parts^2 triangles each,
+/// pushed out onto the sphere, turned outwards.
+inline void AddBall(TissueModel* model, uint32_t parts, double radius_m, const TestShell& shell) {
+  const auto first_triangle = static_cast<uint32_t>(model->surface_triangles.size());
+  std::map<std::array<int, 3>, uint32_t> known;
+  const auto vertex = [&](std::array<int, 3> at) {
+    const auto [found, is_new] = known.try_emplace(at, static_cast<uint32_t>(model->rest_m.size()));
+    if (is_new) {
+      const double length = std::sqrt(static_cast<double>(at[0] * at[0] + at[1] * at[1] + at[2] * at[2]));
+      model->rest_m.push_back({radius_m * at[0] / length, radius_m * at[1] / length, radius_m * at[2] / length});
+      model->fixed.push_back(kFreeVertex);
+    }
+    return found->second;
+  };
+  const auto n = static_cast<int>(parts);
+  for (int face = 0; face < 8; ++face) {
+    const std::array<int, 3> sign = {face % 2 == 0 ? 1 : -1, face / 2 % 2 == 0 ? 1 : -1, face / 4 == 0 ? 1 : -1};
+    const bool is_turned = sign[0] * sign[1] * sign[2] < 0;
+    const auto at = [&](int a, int b) { return vertex({sign[0] * a, sign[1] * b, sign[2] * (n - a - b)}); };
+    const auto add = [&](uint32_t a, uint32_t b, uint32_t c) {
+      ShellTriangle triangle = TriangleOf(shell);
+      triangle.vertices = {a, is_turned ? c : b, is_turned ? b : c};
+      triangle.warp = {0, 0, 0};
+      model->shells.push_back(triangle);
+      model->surface_triangles.push_back(triangle.vertices);
+    };
+    for (int a = 0; a < n; ++a) {
+      for (int b = 0; a + b < n; ++b) {
+        add(at(a, b), at(a + 1, b), at(a, b + 1));
+        if (a + b + 2 <= n) add(at(a + 1, b), at(a + 1, b + 1), at(a, b + 1));
+      }
+    }
   }
   if (model->body_triangle_begin.empty()) model->body_triangle_begin.push_back(first_triangle);
   model->body_triangle_begin.push_back(static_cast<uint32_t>(model->surface_triangles.size()));

@@ -90,6 +90,97 @@ TEST_F(ShellSolverTest, ForcesAreMinusTheGradientOfTheReportedEnergy) {
   }
 }
 
+/// m^3, within the surface of a model of one body.
+double EnclosedVolume(const TissueModel& model, const std::vector<float>& x) {
+  double sum = 0;
+  for (const auto& triangle : model.surface_triangles) {
+    std::array<Vector3d, 3> at;
+    for (size_t c = 0; c < 3; ++c) at[c] = Vector3d(x[3 * triangle[c]], x[3 * triangle[c] + 1], x[3 * triangle[c] + 2]);
+    sum += at[0].dot(at[1].cross(at[2])) / 6;
+  }
+  return sum;
+}
+
+std::vector<float> RestOf(const TissueModel& model) {
+  std::vector<float> x;
+  for (const auto& r : model.rest_m) {
+    for (const double coordinate : r) x.push_back(static_cast<float>(coordinate));
+  }
+  return x;
+}
+
+TEST_F(ShellSolverTest, PressureOfAFillingIsTheGradientOfItsEnergy) {
+  constexpr double kStiffness_pa = 3e5;
+  TissueModel model;
+  AddBall(&model, 3, 0.03, {.young_modulus_pa = 1e4, .membrane = ShellMembrane::kStableNeoHookean});
+  model.self_collision = {0};
+  model.fixed[0] = kFixedVertex;  // what a support bears counts, too
+  std::mt19937_64 random(4);
+  std::uniform_real_distribution<float> shift(-0.002F, 0.002F);
+  std::vector<float> x = RestOf(model);
+  for (float& coordinate : x) coordinate = 1.03F * coordinate + shift(random);
+  std::vector<std::vector<float>> forces;
+  for (const double k : {0.0, kStiffness_pa}) {
+    model.volume_stiffness_pa = {k};
+    auto solver = Make(model, {});
+    ASSERT_NE(solver, nullptr);
+    PALPATE_ASSERT_OK(solver->WriteState(x));
+    PALPATE_ASSERT_OK(solver->ReadForces(kElasticForces, forces.emplace_back(x.size())));
+  }
+  const double rest_m3 = EnclosedVolume(model, RestOf(model));
+  const auto energy = [&](const std::vector<float>& at) {
+    const double excess_m3 = EnclosedVolume(model, at) - rest_m3;
+    return kStiffness_pa * excess_m3 * excess_m3 / (2 * rest_m3);
+  };
+  EXPECT_GT(std::abs(EnclosedVolume(model, x) / rest_m3 - 1), 0.01);
+  double largest = 0, error = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    std::vector<float> moved = x;
+    moved[i] = x[i] + 1e-5F;
+    const double above = energy(moved), up = moved[i];
+    moved[i] = x[i] - 1e-5F;
+    const double gradient = (above - energy(moved)) / (up - moved[i]);
+    largest = std::max(largest, std::abs(gradient));
+    error = std::max(error, std::abs(forces[1][i] - forces[0][i] + gradient));
+  }
+  EXPECT_GT(largest, 0.1);
+  EXPECT_LT(error, 1e-4 * largest);
+}
+
+// A light ball that is thrown flat, with a filling far stiffer than its membrane: it rings, and comes to rest.
+TEST_F(ShellSolverTest, AStiffFillingIsStableAndItsVolumeIsKept) {
+  for (const uint32_t iterations : {5U, 20U}) {
+    SCOPED_TRACE(iterations);
+    TissueModel model;
+    AddBall(&model, 8, 0.03,
+            {.young_modulus_pa = 2e5, .thickness_m = 0.0005, .damping_s = 0.002, .membrane = ShellMembrane::kStableNeoHookean});
+    model.self_collision = {0};
+    model.volume_stiffness_pa = {1e7};
+    auto solver = Make(model, {.dt_s = 1.0 / 120, .gravity_m_per_s2 = {0, 0, 0}, .iterations = iterations});
+    ASSERT_NE(solver, nullptr);
+    const double rest_m3 = EnclosedVolume(model, RestOf(model));
+    std::vector<float> x = RestOf(model);
+    for (size_t v = 0; 3 * v < x.size(); ++v) x[3 * v + 2] *= 0.9F;
+    PALPATE_ASSERT_OK(solver->WriteState(x));
+    double peak_j = 0, last_j = 0;
+    for (int n = 0; n < 150; ++n) {
+      PALPATE_TEST_ASSIGN(const auto step, solver->Step({}));
+      ASSERT_EQ(step.bad_vertices, 0U) << n;
+      peak_j = std::max(peak_j, step.kinetic_energy_j);
+      last_j = step.kinetic_energy_j;
+    }
+    const std::vector<float> now = Positions(*solver, model.rest_m.size());
+    EXPECT_NEAR(EnclosedVolume(model, now) / rest_m3, 1, 3e-4);
+    EXPECT_LT(last_j, 0.05 * peak_j);
+    std::array<float, 3> low = {1, 1, 1}, high = {-1, -1, -1};
+    for (size_t i = 0; i < now.size(); ++i) {
+      low[i % 3] = std::min(low[i % 3], now[i]);
+      high[i % 3] = std::max(high[i % 3], now[i]);
+    }
+    for (size_t k = 0; k < 3; ++k) EXPECT_NEAR(high[k] - low[k], 0.06, 0.001) << "it is round again, axis " << k;
+  }
+}
+
 TEST_F(ShellSolverTest, TheSameCallsGiveTheSameBitsAndRestIsRest) {
   const TissueModel model = Sheets(0.01);
   const TissueOptions options{.gravity_m_per_s2 = {0, 0, 0}, .iterations = 8, .report_energy = true};

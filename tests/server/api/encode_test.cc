@@ -263,7 +263,7 @@ sim::Frame SomeFrame() {
   pair.kind = sim::SurfaceContactKind::kEdgeEdge;
   pair.body_a = 1;
   frame.surface_contacts.push_back(pair);
-  frame.contact_statistics = {10, 2, 3, 4, 5, 6, 7, 1.5, 2.5, 3.5};
+  frame.contact_statistics = {10, 2, 3, 4, 5, 6, 7, 1.5, 2.5, 3.5, 11, 9, 1};
   return frame;
 }
 
@@ -383,6 +383,9 @@ TEST(EncodeFrame, CarriesContactsBetweenSurfaces) {
   EXPECT_EQ(stats.detect_ms(), 1.5);
   EXPECT_EQ(stats.filter_ms(), 2.5);
   EXPECT_EQ(stats.check_ms(), 3.5);
+  EXPECT_EQ(stats.self_search_count(), 11U);
+  EXPECT_EQ(stats.listed_search_count(), 9U);
+  EXPECT_EQ(stats.renewed_list_count(), 1U);
   // among all vertices the surface's have other places
   FrameOptions in_volume;
   in_volume.with_volume = true;

@@ -22,6 +22,9 @@ TEST(Metrics, SceneLabelsComeAndGoWithTheScene) {
     frame.contact_statistics.truncated_vertices = 6;
     frame.contact_statistics.intersection_count = 2;
     frame.contact_statistics.filter_ms = 4;
+    frame.contact_statistics.self_searches = 5;
+    frame.contact_statistics.listed_searches = 4;
+    frame.contact_statistics.renewed_lists = 1;
     frame.max_penetration_m = 0.25;
     scene->OnStep(frame, 120);
     scene->OnStep(frame, 120);
@@ -38,6 +41,9 @@ TEST(Metrics, SceneLabelsComeAndGoWithTheScene) {
     EXPECT_THAT(text, HasSubstr("palpate_surface_pairs{scene=\"liver\"} 70\n"));
     EXPECT_THAT(text, HasSubstr("palpate_truncated_vertices{scene=\"liver\"} 6\n"));
     EXPECT_THAT(text, HasSubstr("palpate_intersections_total{scene=\"liver\"} 4\n"));
+    EXPECT_THAT(text, HasSubstr("palpate_self_searches_total{scene=\"liver\"} 10\n"));
+    EXPECT_THAT(text, HasSubstr("palpate_listed_self_searches_total{scene=\"liver\"} 8\n"));
+    EXPECT_THAT(text, HasSubstr("palpate_renewed_pair_lists_total{scene=\"liver\"} 2\n"));
     EXPECT_THAT(text, HasSubstr("palpate_contact_seconds_sum{scene=\"liver\",stage=\"filter\"} 0.008\n"));
     EXPECT_THAT(text, HasSubstr("palpate_max_penetration_meters{scene=\"liver\"} 0.25\n"));
     EXPECT_THAT(text, HasSubstr("palpate_overruns_total{scene=\"liver\"} 1\n"));

@@ -407,6 +407,15 @@ std::vector<v1::SceneSpec> FullSpecs() {
   cloth.set_bending_stiffness_n_m(1e-5);
   cloth.set_strain_limit(0.1);
   out.back().mutable_bodies(0)->mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
+  v1::ZoneSpec& hem = *out.back().mutable_bodies(0)->add_zones();
+  hem.set_name("hem");
+  hem.mutable_ball()->set_radius_m(0.05);
+  hem.mutable_shell()->mutable_orthotropic()->mutable_warp_direction()->set_x(2);
+  hem.mutable_shell()->mutable_orthotropic()->set_weft_modulus_pa(1000);
+  hem.mutable_shell()->mutable_orthotropic()->set_shear_modulus_pa(300);
+  hem.mutable_shell()->set_bending(v1::BENDING_MODEL_DISCRETE_SHELLS);
+  hem.mutable_shell()->set_bending_stiffness_n_m(1e-5);
+  hem.mutable_shell()->set_strain_limit(0.1);
   shell().mutable_disc()->set_radius_m(0.1);
   v1::ZoneSpec& patch = *out.back().mutable_bodies(0)->add_zones();
   patch.set_name("patch");

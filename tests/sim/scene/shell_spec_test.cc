@@ -50,7 +50,7 @@ TEST(ShellSpec, DefaultsAreThoseOfTheMessage) {
   EXPECT_FALSE(body.shell->orthotropic.has_value());
   EXPECT_FALSE(body.shell->bending_stiffness_n_m.has_value());
   EXPECT_TRUE(body.self_collision);
-  const auto triangle = sim::ShellTriangleOf(*body.shell, body.material, body.shell->thickness_m);
+  const auto triangle = sim::ShellTriangleOf(*body.shell, body.material);
   ASSERT_TRUE(triangle.ok()) << triangle.status();
   EXPECT_EQ(triangle->membrane, gpu::ShellMembrane::kStableNeoHookean);
   EXPECT_EQ(triangle->strain_limit, 0);
@@ -155,7 +155,7 @@ TEST(ShellSpec, WhatAShellCannotBeIsRefused) {
       },
       "bodies[0].markers[0].position_m: (0, 0, 0.02) lies 0.02 m outside the body");
   refuse([](v1::BodySpec& b) { b.mutable_texture(); }, "bodies[0].texture: the mesh has no texture coordinates");
-  refuse([](v1::BodySpec& b) { b.set_volume_stiffness_pa(10); }, "bodies[0].volume_stiffness_pa: ");
+  refuse([](v1::BodySpec& b) { b.set_volume_stiffness_pa(10); }, "bodies[0]: volume_stiffness_pa: the shell is open at the edge ");
   refuse([](v1::BodySpec& b) { b.add_zones()->set_name("z"); }, "bodies[0].zones[0]");
   refuse([](v1::BodySpec& b) { b.mutable_material()->set_model(v1::MATERIAL_MODEL_COROTATED_LINEAR); }, "bodies[0].material.model: ");
   refuse(
@@ -341,7 +341,7 @@ TEST(ShellSpec, ZonesAreOfItsTrianglesAndMayBeThicker) {
   EXPECT_GT(of_zone_m2, 0.3 * area_m2);
   EXPECT_LT(of_zone_m2, 0.7 * area_m2);
   EXPECT_EQ(body.zones[0].ablation.energy_j_per_kg, 1e5);
-  EXPECT_EQ(body.zones[0].shell_thickness_m, 0.003);
+  EXPECT_EQ(body.zones[0].shell.thickness_m, 0.003);
   const v1::BodyInfo info = SummarizeBody(body);
   EXPECT_NEAR(info.volume_m3(), (area_m2 - of_zone_m2) * 0.001 + of_zone_m2 * 0.003, 1e-12);
   EXPECT_NEAR(info.mass_kg(), (area_m2 - of_zone_m2) * 0.001 * 1060 + of_zone_m2 * 0.003 * 2000, 1e-9);
@@ -360,6 +360,106 @@ TEST(ShellSpec, ZonesAreOfItsTrianglesAndMayBeThicker) {
   solid.add_bodies()->mutable_generator()->mutable_sphere();
   *solid.mutable_bodies(0)->add_zones() = vessel;
   ExpectRefused(solid, "bodies[0].zones[0].thickness_m: only a shell of triangles has one");
+}
+
+TEST(ShellSpec, ZonesDifferFromTheirShellInWhatTheySay) {
+  v1::SceneSpec spec = Scene();
+  v1::BodySpec& of = *spec.mutable_bodies(0);
+  of.mutable_pose()->mutable_rotation()->set_w(1);
+  of.mutable_pose()->mutable_rotation()->set_z(1);  // a quarter turn: x becomes y
+  of.mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
+  of.mutable_material()->set_young_modulus_pa(1e5);
+  of.mutable_shell()->mutable_orthotropic()->mutable_warp_direction()->set_x(1);
+  of.mutable_shell()->mutable_orthotropic()->set_weft_modulus_pa(5e4);
+  of.mutable_shell()->set_strain_limit(0.1);
+  of.mutable_shell()->set_bending_stiffness_n_m(1e-4);
+  const auto add = [&](const std::string& name, double from_y_m) {
+    v1::ZoneSpec& zone = *of.add_zones();
+    zone.set_name(name);
+    for (const auto set : {&v1::Vec3::set_x, &v1::Vec3::set_y, &v1::Vec3::set_z}) {
+      (zone.mutable_box()->mutable_min_m()->*set)(-1);
+      (zone.mutable_box()->mutable_max_m()->*set)(1);
+    }
+    zone.mutable_box()->mutable_min_m()->set_y(from_y_m);
+    return &zone;
+  };
+  v1::ZoneSpec* const hem = add("hem", -0.02);
+  hem->mutable_shell()->mutable_orthotropic()->mutable_warp_direction()->set_y(-2);
+  hem->mutable_shell()->set_bending(v1::BENDING_MODEL_QUADRATIC);
+  hem->mutable_shell()->set_bending_stiffness_n_m(3e-4);
+  hem->mutable_shell()->set_strain_limit(0.02);
+  hem->mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
+  hem->mutable_material()->set_young_modulus_pa(3e5);
+  v1::ZoneSpec* const patch = add("patch", 0.03);
+  patch->mutable_shell()->set_isotropic(true);
+  patch->mutable_shell()->set_bending(v1::BENDING_MODEL_NONE);
+  patch->mutable_shell()->set_no_strain_limit(true);
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  const sim::BodyDescription& body = scene->bodies[0];
+  const auto triangle_of = [&](size_t zone) {
+    return sim::ShellTriangleOf(sim::ShellOfZone(body, zone), zone == 0 ? body.material : body.zones[zone - 1].material).value();
+  };
+  const gpu::ShellTriangle cloth = triangle_of(0), of_hem = triangle_of(1), of_patch = triangle_of(2);
+  const double nu = 0.45;
+  EXPECT_NEAR(cloth.moduli_pa[2] / cloth.moduli_pa[0], 0.5, 1e-6);
+  EXPECT_FLOAT_EQ(cloth.strain_limit, 0.1F);
+  EXPECT_NEAR(of_hem.warp[0], 1, 1e-6) << "-y of the mesh";
+  EXPECT_NEAR(of_hem.moduli_pa[0], 3e5 / (1 - nu * nu), 1) << "weft and shear follow the zone's material";
+  EXPECT_FLOAT_EQ(of_hem.moduli_pa[2], of_hem.moduli_pa[0]);
+  EXPECT_NEAR(of_hem.moduli_pa[3], 3e5 / (2 * (1 + nu)), 1);
+  EXPECT_EQ(of_hem.bending, gpu::ShellBending::kQuadratic);
+  EXPECT_FLOAT_EQ(of_hem.bending_stiffness_n_m, 3e-4F);
+  EXPECT_FLOAT_EQ(of_hem.strain_limit, 0.02F);
+  EXPECT_FLOAT_EQ(of_patch.moduli_pa[2], of_patch.moduli_pa[0]);
+  EXPECT_EQ(of_patch.bending, gpu::ShellBending::kNone);
+  EXPECT_EQ(of_patch.bending_stiffness_n_m, 0);
+  EXPECT_EQ(of_patch.strain_limit, 0);
+
+  const auto refuse = [&](const auto& change, const std::string& text) {
+    v1::SceneSpec wrong = spec;
+    change(*wrong.mutable_bodies(0)->mutable_zones(0)->mutable_shell());
+    ExpectRefused(wrong, "bodies[0].zones[0].shell." + text);
+  };
+  refuse([](v1::ShellZoneSpec& z) { z.mutable_orthotropic()->clear_warp_direction(); }, "orthotropic.warp_direction: is zero");
+  refuse([](v1::ShellZoneSpec& z) { z.mutable_orthotropic()->set_weft_modulus_pa(1); }, "orthotropic.weft_modulus_pa: 1 is outside");
+  refuse([](v1::ShellZoneSpec& z) { z.mutable_orthotropic()->set_weft_modulus_pa(1e8); }, "orthotropic.weft_modulus_pa: 1e+08 leaves");
+  refuse([](v1::ShellZoneSpec& z) { z.set_isotropic(true); }, "isotropic: the zone has orthotropic too");
+  refuse([](v1::ShellZoneSpec& z) { z.set_no_strain_limit(true); }, "no_strain_limit: the zone has strain_limit too");
+  refuse([](v1::ShellZoneSpec& z) { z.set_strain_limit(2); }, "strain_limit: 2 is outside");
+  refuse([](v1::ShellZoneSpec& z) { z.set_bending_stiffness_n_m(-1); }, "bending_stiffness_n_m: -1 is outside");
+  refuse([](v1::ShellZoneSpec& z) { z.set_bending(v1::BENDING_MODEL_NONE); }, "bending_stiffness_n_m: nothing resists bending");
+  v1::SceneSpec wrong = spec;
+  wrong.mutable_bodies(0)->mutable_zones(0)->mutable_material()->clear_model();
+  ExpectRefused(wrong, "bodies[0].zones[0].shell.orthotropic: needs material.model St-Venant-Kirchhoff");
+  v1::SceneSpec solid;
+  solid.add_bodies()->mutable_generator()->mutable_sphere();
+  *solid.mutable_bodies(0)->add_zones() = *patch;
+  ExpectRefused(solid, "bodies[0].zones[0].shell: the body is no shell of triangles");
+}
+
+TEST(ShellSpec, OnlyAClosedShellTurnedOutwardsKeepsItsVolume) {
+  v1::SceneSpec spec;
+  spec.add_bodies()->set_volume_stiffness_pa(1e5);
+  v1::ShellSpec& shell = *spec.mutable_bodies(0)->mutable_shell();
+  shell.mutable_sphere();
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  EXPECT_EQ(scene->bodies[0].volume_stiffness_pa, 1e5);
+  shell.mutable_disc();
+  ExpectRefused(spec, "bodies[0]: volume_stiffness_pa: the shell is open at the edge from ");
+  // A sphere inside out, then one that lacks a triangle.
+  shell.clear_disc();
+  sim::SurfaceMesh inverted = sim::GenerateSphereSurface(0.05, 0.02).value();
+  for (auto& [a, b, c] : inverted.triangles) std::swap(b, c);
+  SetInlineSurface(inverted, shell);
+  ExpectRefused(spec, "its triangles are not turned outwards");
+  sim::SurfaceMesh open = sim::GenerateSphereSurface(0.05, 0.02).value();
+  const auto [a, b, c] = open.triangles.back();
+  open.triangles.pop_back();
+  shell.clear_mesh();
+  SetInlineSurface(open, shell);
+  ExpectRefused(spec, absl::StrCat("vertices ", std::min({a, b, c}), " and ", std::max(std::min(a, b), std::min(std::max(a, b), c))));
 }
 
 TEST(ShellSpec, TooManyTrianglesAreRefusedBeforeTheyAreMade) {

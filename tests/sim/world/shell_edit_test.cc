@@ -523,7 +523,7 @@ TEST_F(WorldShellEditTest, ZonesAreCutAndTakenOutWithTheirMass) {
   vessel.name = "vessel";
   vessel.material = body.material;
   vessel.material.density_kg_per_m3 = 2 * kDensity;
-  vessel.shell_thickness_m = 2 * kThickness_m;
+  vessel.shell.thickness_m = 2 * kThickness_m;
   body.zones = {vessel};
   double of_vessel_m2 = 0, area_m2 = 0;
   for (const auto& [a, b, c] : body.shell->triangles) {
@@ -560,6 +560,105 @@ TEST_F(WorldShellEditTest, ZonesAreCutAndTakenOutWithTheirMass) {
   EXPECT_NEAR(world->body_statistics()[0].mass_kg + world->body_statistics()[1].mass_kg, before_kg - of_vessel_m2 * kHeavy, 1e-10);
   PALPATE_TEST_ASSIGN(auto restored, World::Restore(context(), scene, *state));
   EXPECT_EQ(take_out(*restored), hash);
+}
+
+TEST_F(WorldShellEditTest, AFillingIsKeptUntilACutLetsItGo) {
+  SceneDescription scene;
+  scene.gravity_m_per_s2.setZero();
+  BodyDescription body;
+  body.name = "bladder";
+  PALPATE_TEST_ASSIGN(const SurfaceMesh surface, GenerateSphereSurface(0.03, 0.01));
+  body.mesh.vertices = surface.vertices;
+  body.shell.emplace();
+  body.shell->triangles = surface.triangles;
+  body.shell->thickness_m = kThickness_m;
+  body.material.young_modulus_pa = 2e4;
+  body.material.poisson_ratio = 0.3;
+  body.material.density_kg_per_m3 = kDensity;
+  body.material.mass_damping_per_s = 20;
+  body.volume_stiffness_pa = 1e6;
+  LoadDescription pressure;  // pulls it outwards, which its membrane alone would give way to
+  for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) pressure.vertices.push_back(v);
+  pressure.pressure_pa = -50;
+  body.loads = {pressure};
+  scene.bodies = {body};
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  // Of its area now to that at rest.
+  const auto stretch = [&](World& of) {
+    double area_m2 = 0;
+    const std::vector<Vector3d> x = Positions(of, 0);
+    const BodyArrays& arrays = *of.CurrentFrame()->topology->bodies[0];
+    for (const auto& triangle : arrays.surface_triangles) {
+      if (triangle == kFreeTriangle) continue;
+      const auto at = [&](size_t corner) { return x[arrays.surface_vertices[triangle[corner]]]; };
+      area_m2 += (at(1) - at(0)).cross(at(2) - at(0)).norm() / 2;
+    }
+    return area_m2 / Check(of, 0).area_m2;
+  };
+  Run(*world, 40);
+  EXPECT_NEAR(stretch(*world), 1, 1e-3) << "filled";
+  const EditOutcome finer = Perform(*world, {{0, RefineEdit{.region = BallRegion{{0, 0, 0.03}, 0.02}, .max_edge_m = 0.006}}})[0];
+  EXPECT_EQ(finer.note, "");
+  EXPECT_FALSE(world->body_statistics()[0].is_volume_released);
+  Run(*world, 20);
+  EXPECT_NEAR(stretch(*world), 1, 1e-3) << "refined, but closed";
+  PALPATE_TEST_ASSIGN(const auto filled, world->Capture());
+  const auto open = [&](World& of) {
+    const EditOutcome cut = Perform(of, {Carve(0, {0, 0, 0.03}, 0.012)})[0];
+    EXPECT_EQ(cut.note, "the shell is open now, and its volume is no longer kept");
+    EXPECT_TRUE(of.body_statistics()[0].is_volume_released);
+    return Run(of, 30)->state_hash;
+  };
+  const uint64_t hash = open(*world);
+  EXPECT_GT(stretch(*world), 1.02) << "empty";
+  PALPATE_TEST_ASSIGN(auto restored, World::Restore(context(), scene, *filled));
+  EXPECT_FALSE(restored->body_statistics()[0].is_volume_released);
+  EXPECT_EQ(open(*restored), hash);
+  PALPATE_TEST_ASSIGN(const auto emptied, world->Capture());
+  PALPATE_TEST_ASSIGN(auto open_again, World::Restore(context(), scene, *emptied));
+  EXPECT_TRUE(open_again->body_statistics()[0].is_volume_released);
+  EXPECT_EQ(Run(*open_again, 5)->state_hash, Run(*world, 5)->state_hash);
+  EXPECT_EQ(Perform(*world, {Carve(0, {0.03, 0, 0}, 0.012)})[0].note, "") << "it was open before";
+  PALPATE_ASSERT_OK(world->Reset().status());
+  EXPECT_FALSE(world->body_statistics()[0].is_volume_released);
+  Run(*world, 40);
+  EXPECT_NEAR(stretch(*world), 1, 1e-3) << "filled again";
+}
+
+TEST_F(WorldShellEditTest, ZonesKeepTheirPropertiesThroughEditsPiecesAndStates) {
+  SceneDescription scene = OneMesentery();
+  BodyDescription& body = scene.bodies[0];
+  body.material.model = MaterialModel::kStVenantKirchhoff;
+  body.material.poisson_ratio = 0;
+  ZoneDescription edge;
+  edge.name = "edge";
+  edge.material = body.material;
+  edge.shell.orthotropic = {.warp = {0, 1, 0}, .weft_modulus_pa = 20 * body.material.young_modulus_pa, .shear_modulus_pa = std::nullopt};
+  edge.shell.strain_limit = 0.02;
+  edge.shell.bending_stiffness_n_m = 1e-5;
+  body.zones = {edge};
+  for (const auto& [a, b, c] : body.shell->triangles) {
+    const double y_m = (body.mesh.vertices[a] + body.mesh.vertices[b] + body.mesh.vertices[c]).y() / 3;
+    body.tet_zones.push_back(y_m > 0.005 ? 1 : 0);
+  }
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  Run(*world, 5);
+  Perform(*world, {{0, RefineEdit{.region = CapsuleRegion{{0, 0.01, -0.03}, {0, 0.01, 0.03}, 0.012}, .max_edge_m = 0.004}}});
+  // Across both zones, twice: three pieces have a part of each.
+  Perform(*world, {Incise(0, {{-0.012, -0.04}, {-0.0117, 0.04}}), Incise(0, {{0.0123, -0.04}, {0.0128, 0.04}})});
+  ASSERT_EQ(world->body_statistics().size(), 3U);
+  Run(*world, 5);
+  PALPATE_TEST_ASSIGN(const auto state, world->Capture());
+  const auto go_on = [&](World& from) {
+    Run(from, 5);
+    Perform(from, {{1, RefineEdit{.region = BallRegion{{0, 0, 0}, 1}, .max_edge_m = 0.006}}});
+    return Run(from, 10)->state_hash;
+  };
+  const uint64_t hash = go_on(*world);
+  PALPATE_TEST_ASSIGN(auto restored, World::Restore(context(), scene, *state));
+  EXPECT_EQ(go_on(*restored), hash);
+  scene.bodies[0].zones[0].shell.strain_limit = 0.03;
+  EXPECT_FALSE(World::Restore(context(), scene, *state).ok()) << "it is another scene";
 }
 
 TEST_F(WorldShellEditTest, AllOfItCanBeTakenOut) {

@@ -1,8 +1,11 @@
 // Bodies that are shells, in running scenes.
 #include <Eigen/Dense>
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <numbers>
+#include <optional>
 #include <string>
 
 #include "sim/mesh/surface_generators.h"
@@ -166,6 +169,102 @@ TEST_F(WorldShellTest, ASphereUnderPressureGrowsAsTheMembraneSays) {
   EXPECT_NEAR(radius_m / kRadius_m - 1, stretch - 1, 0.08 * (stretch - 1));
 }
 
+std::array<Vector3d, 3> CornersOf(const std::vector<float>& positions, const std::array<SurfaceSlot, 3>& triangle) {
+  return {At(positions, static_cast<size_t>(triangle[0])), At(positions, static_cast<size_t>(triangle[1])),
+          At(positions, static_cast<size_t>(triangle[2]))};
+}
+
+/// m^3, within a body's surface; of a closed one.
+double EnclosedVolume(const Frame& frame, size_t body) {
+  double sum = 0;
+  const BodyArrays& arrays = *frame.topology->bodies[body];
+  const std::vector<float>& x = frame.surface_positions_m[body];
+  for (const auto& triangle : arrays.surface_triangles) {
+    if (triangle == kFreeTriangle) continue;
+    const std::array<Vector3d, 3> at = CornersOf(x, triangle);
+    sum += at[0].dot(at[1].cross(at[2])) / 6;
+  }
+  return sum;
+}
+
+/// A bladder of 30 mm about the origin, with a filling.
+SceneDescription Bladder(double volume_stiffness_pa, double edge_m = 0.008) {
+  SceneDescription scene;
+  scene.gravity_m_per_s2.setZero();
+  scene.bodies = {Shell("bladder", GenerateSphereSurface(0.03, edge_m))};
+  BodyDescription& body = scene.bodies[0];
+  body.material.model = MaterialModel::kStVenantKirchhoff;
+  body.material.mass_damping_per_s = 20;
+  body.material.young_modulus_pa = 5e4;
+  body.material.density_kg_per_m3 = 1000;
+  body.shell->thickness_m = 0.002;
+  body.volume_stiffness_pa = volume_stiffness_pa;
+  return scene;
+}
+
+// Membrane and filling bear a pressure from outside side by side: 2 T / r of Laplace's law for the one, k for the other.
+TEST_F(WorldShellTest, AFillingBearsPressureBesideItsMembrane) {
+  const double membrane_pa = 2 * 5e4 * 0.002 / (3 * (1 - 0.3) * 0.03);  // dp / (dV / V)
+  for (const double k : {0.0, membrane_pa, 10 * membrane_pa, 1e6}) {
+    SceneDescription scene = Bladder(k);
+    BodyDescription& body = scene.bodies[0];
+    body.self_collision = false;
+    LoadDescription pressure;
+    for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) pressure.vertices.push_back(v);
+    pressure.pressure_pa = -60;  // outwards, or it would buckle
+    body.loads = {pressure};
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    const double rest_m3 = EnclosedVolume(*world->CurrentFrame(), 0);
+    const double grown = EnclosedVolume(*Run(*world, 150), 0) / rest_m3 - 1;
+    const double expected = 60 / (k + membrane_pa);
+    EXPECT_NEAR(grown, expected, 0.09 * expected + 2e-6) << k << " Pa";
+  }
+}
+
+// Pressed onto a floor: what it presses back with is the pressure of its filling, over what touches the floor.
+TEST_F(WorldShellTest, APressedBladderKeepsItsVolumeAndPressesBack) {
+  constexpr double kStiffness_pa = 2e5;
+  for (const double k : {0.0, kStiffness_pa}) {
+    SceneDescription scene = Bladder(k, 0.005);
+    BodyDescription& body = scene.bodies[0];
+    body.material.young_modulus_pa = 2e4;
+    scene.contact.check_intersections = true;
+    scene.obstacles = {{"floor", PlaneShape{{0, 0, -0.032}, {0, 0, 1}}}};
+    DrivenRegion cap;  // its top goes down
+    for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
+      if (body.mesh.vertices[v].z() < 0.02) continue;
+      body.fixed_vertices.push_back(v);
+      cap.vertices.push_back(v);
+    }
+    cap.velocity_m_per_s = {0, 0, -0.015};
+    cap.duration_s = 1;
+    body.driven_regions = {cap};
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    const double rest_m3 = EnclosedVolume(*world->CurrentFrame(), 0);
+    const auto frame = Run(*world, static_cast<int>(2 / scene.dt_s));
+    const double lost = 1 - EnclosedVolume(*frame, 0) / rest_m3;
+    if (k == 0) {
+      EXPECT_GT(lost, 0.05) << "nothing keeps it";
+      continue;
+    }
+    EXPECT_LT(lost, 0.005);
+    // Of the floor: thirds of triangles whose corners touch.
+    const BodyArrays& arrays = *frame->topology->bodies[0];
+    const std::vector<float>& x = frame->surface_positions_m[0];
+    double low_m = 1, area_m2 = 0, floor_n = 0;
+    for (size_t v = 0; 3 * v < x.size(); ++v) low_m = std::min(low_m, At(x, v).z());
+    for (const auto& triangle : arrays.surface_triangles) {
+      const std::array<Vector3d, 3> at = CornersOf(x, triangle);
+      const auto touching = std::count_if(at.begin(), at.end(), [&](const Vector3d& corner) { return corner.z() < low_m + 0.0005; });
+      area_m2 += (at[1] - at[0]).cross(at[2] - at[0]).norm() / 2 * static_cast<double>(touching) / 3;
+    }
+    for (const FrameContact& contact : frame->contacts) floor_n += contact.force_n.z();
+    const double pressure_pa = kStiffness_pa * lost;
+    EXPECT_GT(pressure_pa, 50);
+    EXPECT_NEAR(pressure_pa * area_m2, floor_n, 0.15 * floor_n) << area_m2 << " m^2";
+  }
+}
+
 /// A disc of cloth that is held inside three fifths of its radius and hangs freely around that, as in Cusick's drape tester.
 struct Drape {
   double radius_m = 0.15;
@@ -273,7 +372,7 @@ TEST_F(WorldShellTest, ZonesStretchByTheirOwnStiffness) {
   cuff.name = "cuff";
   cuff.material = body.material;
   cuff.material.young_modulus_pa = 2e5;
-  cuff.shell_thickness_m = 0.001;
+  cuff.shell.thickness_m = 0.001;
   body.zones = {cuff};
   const auto x_of = [&](uint32_t v) { return body.mesh.vertices[v].x(); };
   for (const auto& [a, b, c] : body.shell->triangles) body.tet_zones.push_back((x_of(a) + x_of(b) + x_of(c)) / 3 > 0 ? 1 : 0);
@@ -323,6 +422,173 @@ TEST_F(WorldShellTest, ZonesStretchByTheirOwnStiffness) {
   EXPECT_NEAR(after_m - before_m, (strain_of(kWidth_m * 0.001 * 8e4) - stiff) * (kLength_m - to_border_m), 0.06 * soft * to_border_m);
 }
 
+/// A strip along x of two halves, held where it begins: the second half is its zone "far".
+struct Strip {
+  static constexpr double kLength_m = 0.08, kWidth_m = 0.02;
+  SceneDescription scene;
+  std::vector<uint32_t> middle, end;  // vertices
+  double border_m = 0;                // from where it is held to the line where the halves meet
+
+  Strip() {
+    scene.gravity_m_per_s2.setZero();
+    scene.solver.iterations = 60;
+    scene.bodies = {Shell("strip", GenerateSheetSurface(kLength_m, kWidth_m, 0.005))};
+    BodyDescription& of = body();
+    of.material.model = MaterialModel::kStVenantKirchhoff;
+    of.material.poisson_ratio = 0;
+    of.material.young_modulus_pa = 8e4;
+    of.material.mass_damping_per_s = 30;
+    of.self_collision = false;
+    of.zones.emplace_back();
+    far().name = "far";
+    far().material = of.material;
+    const auto x_of = [&](uint32_t v) { return of.mesh.vertices[v].x(); };
+    for (const auto& [a, b, c] : of.shell->triangles) of.tet_zones.push_back((x_of(a) + x_of(b) + x_of(c)) / 3 > 0 ? 1 : 0);
+    double nearest_m = 1;
+    for (uint32_t v = 0; v < of.mesh.vertices.size(); ++v) {
+      if (x_of(v) < -kLength_m / 2 + 1e-6) of.fixed_vertices.push_back(v);
+      if (x_of(v) > kLength_m / 2 - 1e-6) end.push_back(v);
+      if (std::abs(x_of(v)) < std::abs(nearest_m)) nearest_m = x_of(v);
+    }
+    for (uint32_t v = 0; v < of.mesh.vertices.size(); ++v) {
+      if (std::abs(x_of(v) - nearest_m) < 1e-6) middle.push_back(v);
+    }
+    border_m = kLength_m / 2 + nearest_m;
+  }
+  BodyDescription& body() { return scene.bodies[0]; }
+  ZoneDescription& far() { return body().zones[0]; }
+  void PullEnd(const Vector3d& force_n) {
+    LoadDescription pull;
+    pull.force_n = force_n;
+    pull.vertices = end;
+    body().loads = {pull};
+  }
+  /// Mean over some vertices [m].
+  Vector3d ShiftOf(const Frame& frame, const std::vector<uint32_t>& vertices) {
+    Vector3d sum = {0, 0, 0};
+    for (const uint32_t v : vertices) sum += At(frame.surface_positions_m[0], v) - body().mesh.vertices[v];
+    return sum / static_cast<double>(vertices.size());
+  }
+  /// F = w h E (e + 3/2 e^2 + 1/2 e^3): of the second Piola-Kirchhoff stress along a strip that does not narrow.
+  static double StrainOf(double force_n, double modulus_pa, double thickness_m) {
+    double e = 0;
+    for (int i = 0; i < 100; ++i) e = force_n / (kWidth_m * thickness_m * modulus_pa) / (1 + 1.5 * e + 0.5 * e * e);
+    return e;
+  }
+};
+
+TEST_F(WorldShellTest, ZonesHaveWarpAndWeftOfTheirOwn) {
+  constexpr double kForce_n = 0.02;
+  // Along x: the warp of the body, and the weft of a zone whose warp is along y; the one modulus, then the other.
+  for (const double weft_pa : {4e4, 3e5}) {
+    Strip strip;
+    strip.body().shell->orthotropic = {.warp = {1, 0, 0}, .weft_modulus_pa = 1e4, .shear_modulus_pa = 2e4};
+    strip.far().shell.orthotropic = {.warp = {0, 3, 0}, .weft_modulus_pa = weft_pa, .shear_modulus_pa = 3e4};
+    strip.PullEnd({kForce_n, 0, 0});
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), strip.scene));
+    const auto frame = Run(*world, 300);
+    const double near = Strip::StrainOf(kForce_n, 8e4, 0.0005), far = Strip::StrainOf(kForce_n, weft_pa, 0.0005);
+    const double to_border_m = strip.ShiftOf(*frame, strip.middle).x();
+    EXPECT_NEAR(to_border_m, near * strip.border_m, 0.06 * near * strip.border_m);
+    EXPECT_NEAR(strip.ShiftOf(*frame, strip.end).x() - to_border_m, far * (Strip::kLength_m - strip.border_m),
+                0.06 * std::max(near, far) * strip.border_m)
+        << "a weft of " << weft_pa;
+  }
+  // A zone that is isotropic though the body is not: its own modulus across the body's warp.
+  Strip strip;
+  strip.body().shell->orthotropic = {.warp = {0, 1, 0}, .weft_modulus_pa = 3e4, .shear_modulus_pa = 2e4};
+  strip.far().shell.is_isotropic = true;
+  strip.PullEnd({kForce_n, 0, 0});
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), strip.scene));
+  const auto frame = Run(*world, 300);
+  const double near = Strip::StrainOf(kForce_n, 3e4, 0.0005), far = Strip::StrainOf(kForce_n, 8e4, 0.0005);
+  const double to_border_m = strip.ShiftOf(*frame, strip.middle).x();
+  EXPECT_NEAR(to_border_m, near * strip.border_m, 0.06 * near * strip.border_m);
+  EXPECT_NEAR(strip.ShiftOf(*frame, strip.end).x() - to_border_m, far * (Strip::kLength_m - strip.border_m), 0.06 * near * strip.border_m);
+}
+
+TEST_F(WorldShellTest, AStrainLimitHoldsInItsZoneAlone) {
+  constexpr double kForce_n = 0.4, kLimit = 0.05;  // would stretch it by 0.33
+  for (const bool is_far_limited : {true, false}) {
+    Strip strip;
+    strip.far().shell.strain_limit = is_far_limited ? kLimit : std::numeric_limits<double>::infinity();
+    if (!is_far_limited) strip.body().shell->strain_limit = kLimit;
+    strip.PullEnd({kForce_n, 0, 0});
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), strip.scene));
+    const auto frame = Run(*world, 300);
+    const double near_m = strip.ShiftOf(*frame, strip.middle).x();
+    const double far_m = strip.ShiftOf(*frame, strip.end).x() - near_m;
+    const double free = Strip::StrainOf(kForce_n, 8e4, 0.0005);
+    const double of_near = near_m / strip.border_m, of_far = far_m / (Strip::kLength_m - strip.border_m);
+    // The stretch beyond the limit at a rest of twenty times the stiffness, and what a row of triangles at the border shares.
+    EXPECT_NEAR(is_far_limited ? of_near : of_far, free, 0.08 * free);
+    EXPECT_LT(is_far_limited ? of_far : of_near, kLimit + 0.1 * free);
+    EXPECT_GT(is_far_limited ? of_far : of_near, kLimit);
+  }
+}
+
+TEST_F(WorldShellTest, ACantileverOfTwoZonesBendsByTheStiffnessOfEach) {
+  constexpr double kForce_n = 2e-5, kStiff_n_m = 1e-4;
+  const auto deflection_m = [&](double near_n_m, double far_n_m, BendingModel far_model) {
+    Strip strip;
+    // A row of triangles is held, so that it begins level.
+    for (uint32_t v = 0; v < strip.body().mesh.vertices.size(); ++v) {
+      const double from_start_m = strip.body().mesh.vertices[v].x() + Strip::kLength_m / 2;
+      if (from_start_m > 1e-6 && from_start_m < 0.006) strip.body().fixed_vertices.push_back(v);
+    }
+    std::sort(strip.body().fixed_vertices.begin(), strip.body().fixed_vertices.end());
+    strip.body().material.mass_damping_per_s = strip.far().material.mass_damping_per_s = 10;
+    strip.scene.solver.iterations = 150;
+    strip.body().shell->bending_stiffness_n_m = near_n_m;
+    strip.far().shell.bending_stiffness_n_m = far_n_m;
+    strip.far().shell.bending = far_model;
+    strip.PullEnd({0, 0, -kForce_n});
+    const auto world = World::Create(context(), strip.scene);
+    EXPECT_TRUE(world.ok()) << world.status();
+    return world.ok() ? -strip.ShiftOf(*Run(**world, 400), strip.end).z() : 0;
+  };
+  // F / w ((L^3 - b^3) / 3 B + b^3 / 3 B_far) of a beam, b from the border to its end.
+  const auto beam_m = [&](double near_n_m, double far_n_m) {
+    const double all = 0.075, far = 0.04;
+    return kForce_n / Strip::kWidth_m / 3 * ((std::pow(all, 3) - std::pow(far, 3)) / near_n_m + std::pow(far, 3) / far_n_m);
+  };
+  const double same_m = deflection_m(kStiff_n_m, kStiff_n_m, BendingModel::kDiscreteShells);
+  const double of_beam_m = beam_m(kStiff_n_m, kStiff_n_m);
+  EXPECT_NEAR(same_m, of_beam_m, 0.2 * of_beam_m);
+  for (const BendingModel model : {BendingModel::kDiscreteShells, BendingModel::kQuadratic}) {
+    // Against the strip of one stiffness, so that what the mesh is off cancels, but for half a cell of where it begins and they meet.
+    const double soft_m = deflection_m(kStiff_n_m, 0.25 * kStiff_n_m, model);
+    EXPECT_NEAR(soft_m / same_m, beam_m(kStiff_n_m, 0.25 * kStiff_n_m) / of_beam_m, 0.15);
+    const double stiff_m = deflection_m(0.25 * kStiff_n_m, kStiff_n_m, model);
+    EXPECT_NEAR(stiff_m / same_m, beam_m(0.25 * kStiff_n_m, kStiff_n_m) / of_beam_m, 0.35);
+  }
+}
+
+TEST_F(WorldShellTest, AZoneThatIsLikeItsShellChangesNothing) {
+  uint64_t hash = 0;
+  for (const int like : {0, 1, 2}) {  // no zone; one with nothing of its own; one that says all anew
+    Strip strip;
+    BodyDescription& body = strip.body();
+    body.shell->orthotropic = {.warp = {1, 0.2, 0}, .weft_modulus_pa = 3e4, .shear_modulus_pa = 2e4};
+    body.shell->strain_limit = 0.03;
+    body.shell->bending_stiffness_n_m = 2e-6;
+    if (like == 2) {
+      strip.far().shell = {.thickness_m = body.shell->thickness_m,
+                           .is_isotropic = false,
+                           .orthotropic = body.shell->orthotropic,
+                           .bending = BendingModel::kDiscreteShells,
+                           .bending_stiffness_n_m = 2e-6,
+                           .strain_limit = 0.03};
+    }
+    if (like == 0) body.zones.clear(), body.tet_zones.clear();
+    strip.scene.gravity_m_per_s2 = {0, 0, -9.81};
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), strip.scene));
+    const uint64_t now = Run(*world, 30)->state_hash;
+    EXPECT_TRUE(like == 0 || now == hash) << like;
+    hash = now;
+  }
+}
+
 TEST_F(WorldShellTest, RunsAreTheSameAgainAndFromACheckpoint) {
   SceneDescription scene;
   scene.bodies = {Shell("gauze", GenerateSheetSurface(0.08, 0.06, 0.01), {0, 0, 0.02}),
@@ -332,7 +598,12 @@ TEST_F(WorldShellTest, RunsAreTheSameAgainAndFromACheckpoint) {
   hem.name = "hem";
   hem.material = scene.bodies[0].material;
   hem.material.young_modulus_pa = 1e6;
-  hem.shell_thickness_m = 0.001;
+  hem.shell = {.thickness_m = 0.001,
+               .is_isotropic = false,
+               .orthotropic = std::nullopt,
+               .bending = BendingModel::kQuadratic,
+               .bending_stiffness_n_m = 1e-5,
+               .strain_limit = 0.02};
   scene.bodies[0].zones = {hem};
   for (const auto& triangle : scene.bodies[0].shell->triangles) {
     scene.bodies[0].tet_zones.push_back(scene.bodies[0].mesh.vertices[triangle[0]].x() > 0.02 ? 1 : 0);
