@@ -103,8 +103,9 @@ int sweep_body(uint begin, uint end, global const uint* vertices, global const f
    body. */
 kernel void body_swept_boxes(uint body_count, global const uint* begins, global const uint* vertices, global const uint* meets_itself,
                              global const float4* starts, global const float4* ends, float half_distance, global const float* reaches,
-                             global const uint* wanted, uint compares, global float* block_starts, global float* block_ends, global Box* boxes,
-                             global float4* ways, global const Box* wide_boxes, global uint* may_be_refused, global uint* active, global uint* changed,
+                             global const uint* wanted, uint compares, global float* block_starts, global float* block_ends,
+                             global Box* boxes, global float4* ways, global const Box* wide_boxes, global uint* may_be_refused,
+                             global uint* active, global uint* changed,
                              global uint* is_fresh, global uint* stale, volatile global uint* counters) {
   const uint body = (uint)get_global_id(0);
   if (body >= body_count) return;

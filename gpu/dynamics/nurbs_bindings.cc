@@ -33,8 +33,9 @@ SparseMatrix StiffnessOf(const NurbsShellModel& model, const std::vector<uint32_
     for (uint32_t e = gauss.begin; e < gauss.end; ++e) {
       const auto at = std::lower_bound(controls.begin(), controls.end(), model.entries[e].control);
       if (at == controls.end() || *at != model.entries[e].control) continue;
-      for (int axis = 0; axis < 3; ++axis)
+      for (int axis = 0; axis < 3; ++axis) {
         here.emplace_back(3 * static_cast<int>(at - controls.begin()) + axis, 3 * (e - gauss.begin) + axis);
+      }
     }
     if (here.empty()) continue;
     const Eigen::MatrixXd stiffness = NurbsGaussStiffness(model, gauss, rest_m, dt_s);

@@ -44,13 +44,15 @@ __kernel void nurbs_binding_forget(uint count, __global float4* loaded) {
   if (i < count) loaded[i] = (float4)(NAN);
 }
 
-/* Inertial targets of tissue with what bound control points do to it. forces: [binding] N, w = stiffness of contact. resist: [of these vertices] N/m, of the shells. entries: corners of
-   bindings, 4 i + corner, of vertex v from begins[v] on. unloaded, loaded: the targets without and with that; one that is no longer as it
-   was left was made anew by others. Work-item: vertex of tissue with bindings, none of them fixed. */
+/* Inertial targets of tissue with what bound control points do to it. forces: [binding] N, w = stiffness of contact. resist: [of these
+   vertices] N/m, of the shells. entries: corners of bindings, 4 i + corner, of vertex v from begins[v] on. unloaded, loaded: the targets
+   without and with that; one that is no longer as it was left was made anew by others. Work-item: vertex of tissue with bindings, none of
+   them fixed. */
 __kernel void nurbs_binding_load(uint count, const __global StepParams* p, const __global uint* vertices, const __global uint* begins,
-                                 const __global uint* entries, const __global NurbsBinding* bindings, const __global float* resist, const __global float4* forces,
-                                 const __global float4* inertial, const __global float4* control, const __global float4* x,
-                                 const __global float* mass, __global float4* unloaded, __global float4* loaded, __global float4* y) {
+                                 const __global uint* entries, const __global NurbsBinding* bindings, const __global float* resist,
+                                 const __global float4* forces, const __global float4* inertial, const __global float4* control,
+                                 const __global float4* x, const __global float* mass, __global float4* unloaded, __global float4* loaded,
+                                 __global float4* y) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint v = vertices[i];

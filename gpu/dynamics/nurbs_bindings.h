@@ -42,10 +42,8 @@ class NurbsBindings {
 
   size_t count() const { return bindings_host_.size(); }
   const DeviceBuffer<uint32_t>& slots() const { return slots_; }  ///< [binding] of its control point
-  const DeviceBuffer<Float4>& forces() const {
-    return forces_;
-  }  ///< [binding] N of the shell and what touches it; w: stiffness of
-     ///< contact, N/m. To be written before Load
+  /// [binding] N of the shell and what touches it; w: stiffness of contact, N/m. To be written before Load.
+  const DeviceBuffer<Float4>& forces() const { return forces_; }
   const DeviceBuffer<NurbsBinding>& bindings() const { return bindings_; }
 
   // Within a step; they enqueue only.

@@ -50,7 +50,8 @@ __kernel void turn_nurbs_forces(uint count, uint lanes, const __global uint* sol
 
 #define ON_HOST 0xffffffffu
 
-/* moves = inverse times turned forces, or `solved` where the host has done that, turned as the surface is. Work-item: solved control point, three rows of its part's matrix. */
+/* moves = inverse times turned forces, or `solved` where the host has done that, turned as the surface is. Work-item: solved control point,
+   three rows of its part's matrix. */
 __kernel void solve_nurbs_moves(uint count, uint lanes, const __global uint* solved_slot, const __global uint4* solved_part,
                                 const __global uint* gauss, const __global float4* axes, const __global float* nurbs_vectors,
                                 const __global float* inverse, const __global float4* turned, const __global float4* solved,

@@ -153,8 +153,9 @@ absl::Status CheckBound(const TissueModel& model, const TissueNurbsShell& shell)
     if (!(std::abs(sum - 1) < 1e-6)) return error("weights add up to ", sum);
   }
   for (const uint32_t body : shell.apart) {
-    if (body >= model.self_collision.size() || body == shell.body)
+    if (body >= model.self_collision.size() || body == shell.body) {
       return absl::InvalidArgumentError(absl::StrCat("apart: body ", body, " is out of range or the shell"));
+    }
   }
   return absl::OkStatus();
 }
