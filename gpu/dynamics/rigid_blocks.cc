@@ -178,7 +178,6 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   PALPATE_ASSIGN_OR_RETURN(out->no_entries_, DeviceBuffer<uint32_t>::Create(context, rest_m.size() + 1, "rigid without pairs"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(out->no_entries_));
   out->device_bytes_ = context->allocated_bytes() - before;
-  const ProgramDefines defines = {{"PALPATE_LANES", context->device().is_gpu ? "1" : "8"}};
   for (const auto& [kernel, name] :
        std::initializer_list<std::pair<Kernel*, const char*>>{{&out->push_by_air_, "rigid_push_by_air"},
                                                               {&out->predict_, "rigid_predict"},
@@ -195,7 +194,7 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
                                                               {&out->inertia_jointed_, "rigid_inertia_jointed"},
                                                               {&out->finish_, "rigid_finish"},
                                                               {&out->roll_back_, "rigid_roll_back"}}) {
-    PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::rigid_blocks, name, defines));
+    PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::rigid_blocks, name));
   }
   return out;
 }

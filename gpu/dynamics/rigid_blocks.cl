@@ -1,8 +1,7 @@
 /* Rigid bodies as blocks of six unknowns in the sweeps of tissue.cl: see rigid_blocks.h. Their vertices are fixed ones to the other
-   kernels; here they follow the poses. Given by the host: PALPATE_LANES, rows of pairs that a work-item takes at once (lanes.clh). */
+   kernels; here they follow the poses. */
 
 #include "gpu/dynamics/contact.clh"
-#include "gpu/dynamics/lanes.clh"
 #include "gpu/dynamics/surface_contact.clh"
 #include "gpu/shared/joint_types.h"
 #include "gpu/shared/rigid_types.h"
@@ -54,9 +53,8 @@ static inline float3 middle_momentum(float4 from, float4 to, float3 inertia, flo
 }
 
 static inline int has_middle_momentum(const __global RigidBlockState* b) {
-  if (b->joint_member == 0u) return 0;
   const float3 turn = turn_between(b->rotation_free, b->rotation_start);
-  return dot(turn, turn) < MAX_MIDDLE_TURN * MAX_MIDDLE_TURN;
+  return b->joint_member != 0u && dot(turn, turn) < MAX_MIDDLE_TURN * MAX_MIDDLE_TURN;
 }
 
 typedef struct {
@@ -577,100 +575,11 @@ static inline void add_rigid_pair(RigidSystem* s, const PairScene* scene, uint f
 }
 
 /* Rows taken together. They are loaded first, so that the loads, most of which miss the caches, do not wait for each other. */
-#if PALPATE_LANES == 1
 #define ROW_BATCH 8
-#else
-#define ROW_BATCH 16
-#endif
-
-/* What rows add to a system, lane by lane. */
-typedef struct {
-  PALPATE_R h[21];
-  PALPATE_R f[6];
-} LaneSystem;
-
-typedef struct {
-  PALPATE_R x, y, z;
-} LaneVec;
-
-static inline LaneVec lane_cross(LaneVec a, LaneVec b) {
-  LaneVec c;
-  c.x = a.y * b.z - a.z * b.y;
-  c.y = a.z * b.x - a.x * b.z;
-  c.z = a.x * b.y - a.y * b.x;
-  return c;
-}
-
-/* As add_rigid_contact does for a weight of 1 or -1; arm: of the point itself; on_body: the force with the sign of the weight. */
-static inline void add_lane_contacts(LaneSystem* s, LaneVec arm, LaneVec n, LaneVec on_body, PALPATE_R across, PALPATE_R along_n) {
-  const LaneVec moment = lane_cross(arm, on_body);
-  s->f[0] += on_body.x;
-  s->f[1] += on_body.y;
-  s->f[2] += on_body.z;
-  s->f[3] += moment.x;
-  s->f[4] += moment.y;
-  s->f[5] += moment.z;
-  const PALPATE_R ax = along_n * n.x, ay = along_n * n.y, az = along_n * n.z;
-  LaneVec k0, k1, k2;
-  k0.x = ax * n.x + across, k0.y = ax * n.y, k0.z = ax * n.z;
-  k1.x = k0.y, k1.y = ay * n.y + across, k1.z = ay * n.z;
-  k2.x = k0.z, k2.y = k1.z, k2.z = az * n.z + across;
-  s->h[0] += k0.x;
-  s->h[1] += k0.y;
-  s->h[2] += k1.y;
-  s->h[3] += k0.z;
-  s->h[4] += k1.z;
-  s->h[5] += k2.z;
-  const LaneVec m0 = lane_cross(arm, k0), m1 = lane_cross(arm, k1), m2 = lane_cross(arm, k2); /* columns of A K */
-  s->h[6] += m0.x;
-  s->h[7] += m1.x;
-  s->h[8] += m2.x;
-  s->h[10] += m0.y;
-  s->h[11] += m1.y;
-  s->h[12] += m2.y;
-  s->h[15] += m0.z;
-  s->h[16] += m1.z;
-  s->h[17] += m2.z;
-  /* Lower triangle of A K A^T, row i = arm x (row i of A K). */
-  s->h[9] += arm.y * m2.x - arm.z * m1.x;
-  s->h[13] += arm.y * m2.y - arm.z * m1.y;
-  s->h[14] += arm.z * m0.y - arm.x * m2.y;
-  s->h[18] += arm.y * m2.z - arm.z * m1.z;
-  s->h[19] += arm.z * m0.z - arm.x * m2.z;
-  s->h[20] += arm.x * m1.z - arm.y * m0.z;
-}
-
-/* Rows of a body, [0, count) of a batch: with_row tells by its lowest bit whether the body is B. Lanes beyond add exact zeros. */
-static inline void add_rows(LaneSystem* s, const PairRow* rows, const uint* with_row, uint count, float3 center) {
-  for (uint first = 0; first < count; first += PALPATE_LANES) {
-    float arm[3][PALPATE_LANES], n[3][PALPATE_LANES], on[3][PALPATE_LANES];
-    float across[PALPATE_LANES], along[PALPATE_LANES];
-    for (uint lane = 0; lane < PALPATE_LANES; ++lane) {
-      const bool is_there = first + lane < count;
-      const uint i = min(first + lane, count - 1u);
-      const PairRow row = rows[i];
-      const bool is_b = (with_row[i] & 1u) != 0u;
-      const float3 of = (is_b ? row.point_b.xyz : row.point_a.xyz) - center;
-      arm[0][lane] = of.x, arm[1][lane] = of.y, arm[2][lane] = of.z;
-      n[0][lane] = row.normal.x, n[1][lane] = row.normal.y, n[2][lane] = row.normal.z;
-      const float acts = !is_there ? 0.0f : is_b ? 1.0f : -1.0f;
-      on[0][lane] = acts * row.on_b.x, on[1][lane] = acts * row.on_b.y, on[2][lane] = acts * row.on_b.z;
-      across[lane] = is_there ? row.point_a.w : 0.0f;
-      along[lane] = is_there ? row.point_b.w : 0.0f;
-    }
-    const LaneVec arms = {LOAD_R(arm[0]), LOAD_R(arm[1]), LOAD_R(arm[2])};
-    const LaneVec normals = {LOAD_R(n[0]), LOAD_R(n[1]), LOAD_R(n[2])};
-    const LaneVec forces = {LOAD_R(on[0]), LOAD_R(on[1]), LOAD_R(on[2])};
-    add_lane_contacts(s, arms, normals, forces, LOAD_R(across), LOAD_R(along));
-  }
-}
 
 /* The pairs of a body: rows of those with another body, others by the bits of is_near that they must have. */
 static inline void add_pairs(RigidSystem* s, const PairScene* scene, const __global RigidBlockState* b, float3 center, uint begin, uint end,
                              const __global uint* own_pairs, const __global uchar* is_near, uint near_bits) {
-  LaneSystem sums;
-  for (uint k = 0; k < 21; ++k) sums.h[k] = SPLAT(0.0f);
-  for (uint k = 0; k < 6; ++k) sums.f[k] = SPLAT(0.0f);
   for (uint i = begin; i < end;) {
     uint with_row[ROW_BATCH];
     uint others[ROW_BATCH];
@@ -685,13 +594,17 @@ static inline void add_pairs(RigidSystem* s, const PairScene* scene, const __glo
     }
     PairRow rows[ROW_BATCH];
     for (uint k = 0; k < row_count; ++k) rows[k] = scene->rows[with_row[k] >> 1];
-    add_rows(&sums, rows, with_row, row_count, center);
+    for (uint k = 0; k < row_count; ++k) {
+      const PairRow row = rows[k];
+      const bool is_b = (with_row[k] & 1u) != 0u;
+      const float weight = is_b ? 1.0f : -1.0f;
+      const float3 arm = weight * ((is_b ? row.point_b.xyz : row.point_a.xyz) - center);
+      add_rigid_contact(s, arm, weight, row.normal.xyz, row.on_b.xyz, row.point_a.w, row.point_b.w);
+    }
     for (uint k = 0; k < other_count; ++k) {
       add_rigid_pair(s, scene, b->vertex_begin, b->vertex_end - b->vertex_begin, center, others[k]);
     }
   }
-  for (uint k = 0; k < 21; ++k) s->h[k] += lane_sum(sums.h[k]);
-  for (uint k = 0; k < 6; ++k) s->f[k] += lane_sum(sums.f[k]);
 }
 
 /* Springs that hold vertices of a body; those of vertex v are anchors[anchor_begin[v] .. anchor_begin[v + 1]). */

@@ -26,7 +26,6 @@ VARIANTS = {
                                 "PALPATE_FIBERS": "0", "PALPATE_VISCOUS": "0", "PALPATE_SURFACE": "1", "PALPATE_SHAPE": "1", "PALPATE_VOLUME": "1"}],
     "gpu/dynamics/tissue_energy.cl": [{"PALPATE_DOUBLE": "1"}, {"PALPATE_DOUBLE": "0"}],
     "gpu/dynamics/component_balance.cl": [{"PALPATE_BALANCE_GROUP": "1"}, {"PALPATE_BALANCE_GROUP": "64"}],
-    "gpu/dynamics/rigid_blocks.cl": [{"PALPATE_LANES": "8"}, {"PALPATE_LANES": "1"}],
     "gpu/dynamics/shape_goals.cl": [{"PALPATE_SHAPE_GROUP": "1"}, {"PALPATE_SHAPE_GROUP": "64"}],
     "gpu/dynamics/tools.cl": [{"PALPATE_LIST_GROUP": "1"}, {"PALPATE_LIST_GROUP": "64"}],
     "gpu/dynamics/volume.cl": [{"PALPATE_VOLUME_GROUP": "1"}, {"PALPATE_VOLUME_GROUP": "64"}],
