@@ -369,7 +369,7 @@ int has_corner(uint4 t, uint vertex) { return vertex == t.x || vertex == t.y || 
 typedef struct {
   global const float* boxes;   /* drawn out by the reserve of their triangle; laid out as nodes of NODE_WIDTH boxes */
   global const uint* elements; /* of edges, with both ends after them, see end_of */
-  global const uchar* lanes;   /* of their triangles */
+  global const uint* lanes;   /* of their triangles */
   uint count;
 } FeatureList;
 
@@ -378,7 +378,7 @@ typedef struct {
 typedef struct {
   global const float* boxes;
   global const uint* elements;
-  global const uchar* lanes;
+  global const uint* lanes;
   global const uint* counts;
 } Features;
 
@@ -415,7 +415,7 @@ void store_box(global float* boxes, uint i, float4 a, float4 b, float reserve) {
    cluster. */
 kernel void proximity_features(uint cluster_count, global const uint* cluster_elements, global const uint4* triangles,
                                global const uint4* triangle_edges, global const uint* active_bodies, global const float4* positions,
-                               float range_m, global const float* reaches, global float* boxes, global uint* elements, global uchar* lanes,
+                               float range_m, global const float* reaches, global float* boxes, global uint* elements, global uint* lanes,
                                global uint* counts) {
   const uint cluster = (uint)get_global_id(0);
   if (cluster >= cluster_count) return;
@@ -424,8 +424,8 @@ kernel void proximity_features(uint cluster_count, global const uint* cluster_el
   global float* edge_boxes = corner_boxes + FEATURE_FLOATS;
   global uint* corners = elements + 4u * at * CLUSTER_FEATURES;
   global uint* own_edges = corners + CLUSTER_FEATURES;
-  global uchar* corner_lanes = lanes + 2u * at * CLUSTER_FEATURES;
-  global uchar* edge_lanes = corner_lanes + CLUSTER_FEATURES;
+  global uint* corner_lanes = lanes + 2u * at * CLUSTER_FEATURES;
+  global uint* edge_lanes = corner_lanes + CLUSTER_FEATURES;
   uint corner_count = 0;
   uint edge_count = 0;
   for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
@@ -441,14 +441,14 @@ kernel void proximity_features(uint cluster_count, global const uint* cluster_el
       if (((t.w >> k) & 1u) != 0u) {
         store_box(corner_boxes, corner_count, corner[k], corner[k], reserve);
         corners[corner_count] = component(t, k);
-        corner_lanes[corner_count++] = (uchar)lane;
+        corner_lanes[corner_count++] = lane;
       }
       if (((t.w >> (3u + k)) & 1u) != 0u) {
         store_box(edge_boxes, edge_count, corner[k], corner[k + 1u], reserve);
         own_edges[edge_count] = component(e, k);
         own_edges[CLUSTER_FEATURES + edge_count] = component(t, k);
         own_edges[2u * CLUSTER_FEATURES + edge_count] = component(t, k == 2u ? 0u : k + 1u);
-        edge_lanes[edge_count++] = (uchar)lane;
+        edge_lanes[edge_count++] = lane;
       }
     }
   }
@@ -484,7 +484,7 @@ uint features_near_q(const Search* search, const FeatureList* list, uint vector,
 
 /* Whether the triangles of NODE_WIDTH features are in a mask of lanes. */
 int16 are_in_mask(const FeatureList* list, uint vector, uint mask) {
-  return (((uint16)(mask) >> convert_uint16(vload16(vector, list->lanes))) & (uint16)(1u)) != (uint16)(0u);
+  return (((uint16)(mask) >> vload16(vector, list->lanes)) & (uint16)(1u)) != (uint16)(0u);
 }
 
 /* Pairs of a corner of P and a triangle of Q whose boxes overlap. */
@@ -663,7 +663,7 @@ kernel void proximity_keep(uint count, global const ulong* known_keys, uint a_sh
    bodies that are not are left out. */
 kernel void proximity_detect(global const float* nodes, global const uint* node_groups, global const uint* elements,
                              global const UInt2* cluster_pairs, uint pair_count, global const uint* found, uint chunk,
-                             global const float* feature_boxes, global const uint* feature_elements, global const uchar* feature_lanes,
+                             global const float* feature_boxes, global const uint* feature_elements, global const uint* feature_lanes,
                              global const uint* feature_counts, global const uint4* triangles, global const uint2* edges,
                              global const uint* vertex_groups, global const uint* apart, global const float4* spheres,
                              global const uint* is_patch, global const uint* stale_bodies, global const float4* positions,

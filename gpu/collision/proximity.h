@@ -187,8 +187,7 @@ class ProximityDetector {
   // Corners and edges by cluster, see Features in proximity.cl.
   struct Features {
     DeviceBuffer<float> boxes;
-    DeviceBuffer<uint32_t> elements, counts;
-    DeviceBuffer<uint8_t> lanes;
+    DeviceBuffer<uint32_t> elements, lanes, counts;
   };
   Features features_;
   DeviceBuffer<uint32_t> counters_, listed_counters_, is_patch_;
