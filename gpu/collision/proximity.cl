@@ -368,8 +368,8 @@ int has_corner(uint4 t, uint vertex) { return vertex == t.x || vertex == t.y || 
 /* Those of one cluster. */
 typedef struct {
   global const float* boxes;   /* drawn out by the reserve of their triangle; laid out as nodes of NODE_WIDTH boxes */
-  global const uint* elements; /* of edges, with both ends after them, see end_of */
-  global const uint* lanes;   /* of their triangles */
+  global const uint* elements; /* of edges, with both ends after them, see ends_of */
+  global const uint* lanes;    /* of their triangles */
   uint count;
 } FeatureList;
 
@@ -739,7 +739,8 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
 }
 
 /* Appends the keys of a list whose elements are within the range now: one work-item takes `chunk` of them in a row. list_count: how many
-   there are, or null: list_capacity; if they are more than that, nothing is done. used_bodies [body], or null: only pairs of one body for which it is 1. */
+   there are, or null: list_capacity; if they are more than that, nothing is done. used_bodies [body], or null: only pairs of one body for
+   which it is 1. */
 kernel void proximity_listed(global const ulong* list, global const uint* list_count, uint list_capacity, uint chunk,
                              global const uint* used_bodies, global const uint4* triangles, global const uint2* edges,
                              global const uint* vertex_groups, global const float4* positions, float range_m, global const float* reaches,
