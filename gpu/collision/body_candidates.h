@@ -115,7 +115,7 @@ class BodyCandidates final : public CandidatePairs {
   DeviceBuffer<uint32_t> active_, changed_;               // [body] in this run
   DeviceBuffer<uint32_t> is_fresh_, stale_;               // [body] what Fixed() tells
   DeviceBuffer<Box> body_boxes_, wide_boxes_;             // [body] of this run; those that the list is of
-  DeviceBuffer<Float4> ways_;                             // [body] mean of its vertices' in the last run that moved it [m]
+  DeviceBuffer<Float4> ways_;                             // [body] mean of its vertices' from run to run, or in one [m]
   DeviceBuffer<float> wide_nodes_;                        // wide boxes, 16 a node
   DeviceBuffer<UInt2> listed_, body_pairs_;
   DeviceBuffer<Float4> hints_;  // [listed] a normal that kept the two apart

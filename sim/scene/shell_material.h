@@ -7,6 +7,7 @@ namespace palpate::sim {
 
 /// Of zone 0, the body itself, or zones[zone - 1]. Precondition: the body is a shell.
 ShellProperties ShellOfZone(const BodyDescription& body, size_t zone);
+/// What the zone gives, and the shell's where it gives nothing.
 ShellProperties ShellOfZone(const ShellProperties& shell, const ShellZoneDescription& zone);
 
 /// The constants of a triangle of a shell, its vertices left at 0. Errors: InvalidArgument naming the field, for callers without a spec too

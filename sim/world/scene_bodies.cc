@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -197,23 +198,30 @@ absl::Status SceneBodies::Build() {
 
 /// Control points of NURBS shells that bodies carry. Precondition: PlaceNurbsBinding of all.
 absl::Status SceneBodies::AddBindings() {
-  for (uint32_t b = 0; b < description_.bodies.size(); ++b) {
+  struct OfBody {
     std::vector<MarkerDescription> points;
-    const auto first = static_cast<uint32_t>(motions_.bound.size());
-    uint32_t shells = 0;
-    for (const BodyDescription& body : description_.bodies) {
-      if (!body.nurbs_shell) continue;
-      for (const NurbsShellBinding& binding : body.nurbs_shell->bound) {
-        for (size_t i = 0; i < binding.control.size() && binding.body == b; ++i) {
-          const uint32_t j = binding.control[i];
-          points.push_back({.name = {}, .position_m = Eigen::Vector3d(body.nurbs_shell->model->rest_m[j].data()), .cell = binding.tets[i]});
-          motions_.bound.push_back({shells, j, binding.ignores_contact});
-        }
+    std::vector<SceneMotions::Bound> bound;
+  };
+  std::map<uint32_t, OfBody> carried;  // by body
+  uint32_t shell = 0;
+  for (const BodyDescription& body : description_.bodies) {
+    if (!body.nurbs_shell) continue;
+    for (const NurbsShellBinding& binding : body.nurbs_shell->bound) {
+      OfBody& of = carried[binding.body];
+      for (size_t i = 0; i < binding.control.size(); ++i) {
+        const uint32_t j = binding.control[i];
+        of.points.push_back(
+            {.name = {}, .position_m = Eigen::Vector3d(body.nurbs_shell->model->rest_m[j].data()), .cell = binding.tets[i]});
+        of.bound.push_back({shell, j, binding.ignores_contact});
       }
-      ++shells;
     }
-    const absl::Status carried = bodies_[b]->Carry(description_.bodies[b], points, first);
-    if (!carried.ok()) return Annotate(carried, absl::StrCat("bodies[", b, "] (", description_.bodies[b].name, "): what it carries"));
+    ++shell;
+  }
+  for (const auto& [b, of] : carried) {
+    const BodyDescription& body = description_.bodies[b];
+    const absl::Status valid = bodies_[b]->Carry(body, of.points, static_cast<uint32_t>(motions_.bound.size()));
+    if (!valid.ok()) return Annotate(valid, absl::StrCat("bodies[", b, "] (", body.name, "): what it carries"));
+    motions_.bound.insert(motions_.bound.end(), of.bound.begin(), of.bound.end());
   }
   return absl::OkStatus();
 }
