@@ -91,7 +91,8 @@ int sweep_body(uint begin, uint end, global const uint* vertices, global const f
   if (begin != end) {
     way /= (float)(end - begin);
     const float4 before = WAY_KEPT * *mean_way;
-    *mean_way = dot(way, way) >= dot(before, before) ? way : before;
+    const float way_sq = dot(way, way);
+    *mean_way = way_sq >= dot(before, before) && way_sq < INFINITY ? way : before; /* a way that is no number is none */
   }
   box->lower = lower;
   box->upper = upper;
@@ -105,8 +106,8 @@ kernel void body_swept_boxes(uint body_count, global const uint* begins, global 
                              global const float4* starts, global const float4* ends, float half_distance, global const float* reaches,
                              global const uint* wanted, uint compares, global float* block_starts, global float* block_ends,
                              global Box* boxes, global float4* ways, global const Box* wide_boxes, global uint* may_be_refused,
-                             global uint* active, global uint* changed,
-                             global uint* is_fresh, global uint* stale, volatile global uint* counters) {
+                             global uint* active, global uint* changed, global uint* is_fresh, global uint* stale,
+                             volatile global uint* counters) {
   const uint body = (uint)get_global_id(0);
   if (body >= body_count) return;
   const uint begin = begins[body] * BLOCK_WIDTH;
@@ -139,7 +140,6 @@ kernel void body_wide_boxes(uint body_count, float share, global const Box* boxe
                             global float* nodes) {
   const uint node = (uint)get_global_id(0);
   if (node * NODE_WIDTH >= body_count) return;
-  global float* lanes = nodes + (size_t)node * NODE_FLOATS;
   for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
     const uint body = node * NODE_WIDTH + lane;
     Box box = {(Float4)(NAN), (Float4)(NAN)};
@@ -152,12 +152,7 @@ kernel void body_wide_boxes(uint body_count, float share, global const Box* boxe
       box.upper += fmax(ahead, 0.0f) + slack;
       wide_boxes[body] = box;
     }
-    lanes[lane] = box.lower.x;
-    lanes[lane + NODE_WIDTH] = box.lower.y;
-    lanes[lane + 2 * NODE_WIDTH] = box.lower.z;
-    lanes[lane + 3 * NODE_WIDTH] = box.upper.x;
-    lanes[lane + 4 * NODE_WIDTH] = box.upper.y;
-    lanes[lane + 5 * NODE_WIDTH] = box.upper.z;
+    store_lane_box(nodes, node, lane, box.lower, box.upper);
   }
 }
 
@@ -377,18 +372,12 @@ kernel void body_clusters(uint cluster_count, global const uint* cluster_body, g
                           global const Box* boxes, global float* nodes, global Box* cluster_boxes) {
   const uint cluster = (uint)get_global_id(0);
   if (cluster >= cluster_count || active[cluster_body[cluster]] == 0u) return;
-  global float* node = nodes + (size_t)cluster * NODE_FLOATS;
   Box all = {(Float4)(INFINITY), (Float4)(-INFINITY)};
   for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
     const uint element = elements[(size_t)cluster * NODE_WIDTH + lane];
     Box box = {(Float4)(NAN), (Float4)(NAN)};
     if (element != NO_ELEMENT) box = boxes[element];
-    node[lane] = box.lower.x;
-    node[lane + NODE_WIDTH] = box.lower.y;
-    node[lane + 2 * NODE_WIDTH] = box.lower.z;
-    node[lane + 3 * NODE_WIDTH] = box.upper.x;
-    node[lane + 4 * NODE_WIDTH] = box.upper.y;
-    node[lane + 5 * NODE_WIDTH] = box.upper.z;
+    store_lane_box(nodes, cluster, lane, box.lower, box.upper);
     all.lower = fmin(all.lower, box.lower); /* drops NaNs */
     all.upper = fmax(all.upper, box.upper);
   }

@@ -398,17 +398,9 @@ FeatureList edges_of(const Features* all, uint cluster) {
 /* The ends 0 and 1 of edges of a list. */
 global const uint* ends_of(const FeatureList* edges, uint end) { return edges->elements + (1u + end) * CLUSTER_FEATURES; }
 
-/* Box around a and b, as that of feature `i`. */
-void store_box(global float* boxes, uint i, float4 a, float4 b, float reserve) {
-  const float4 lower = min(a, b) - reserve;
-  const float4 upper = max(a, b) + reserve;
-  global float* box = boxes + (i / NODE_WIDTH) * NODE_FLOATS + i % NODE_WIDTH;
-  box[0] = lower.x;
-  box[NODE_WIDTH] = lower.y;
-  box[2 * NODE_WIDTH] = lower.z;
-  box[3 * NODE_WIDTH] = upper.x;
-  box[4 * NODE_WIDTH] = upper.y;
-  box[5 * NODE_WIDTH] = upper.z;
+/* Box around a and b, drawn out, as that of feature `i`. */
+void store_feature_box(global float* boxes, uint i, float4 a, float4 b, float reserve) {
+  store_lane_box(boxes, i / NODE_WIDTH, i % NODE_WIDTH, min(a, b) - reserve, max(a, b) + reserve);
 }
 
 /* Features of the triangles of each cluster whose body is active (null: of all). boxes, elements, lanes, counts: see Features. Work-item:
@@ -439,12 +431,12 @@ kernel void proximity_features(uint cluster_count, global const uint* cluster_el
                                       max(corner[0], max(corner[1], corner[2])));
     for (uint k = 0; k < 3u; ++k) {
       if (((t.w >> k) & 1u) != 0u) {
-        store_box(corner_boxes, corner_count, corner[k], corner[k], reserve);
+        store_feature_box(corner_boxes, corner_count, corner[k], corner[k], reserve);
         corners[corner_count] = component(t, k);
         corner_lanes[corner_count++] = lane;
       }
       if (((t.w >> (3u + k)) & 1u) != 0u) {
-        store_box(edge_boxes, edge_count, corner[k], corner[k + 1u], reserve);
+        store_feature_box(edge_boxes, edge_count, corner[k], corner[k + 1u], reserve);
         own_edges[edge_count] = component(e, k);
         own_edges[CLUSTER_FEATURES + edge_count] = component(t, k);
         own_edges[2u * CLUSTER_FEATURES + edge_count] = component(t, k == 2u ? 0u : k + 1u);

@@ -128,17 +128,22 @@ TEST_F(NurbsJoints, APlateOnAHingeSwingsAsAPendulum) {
   EXPECT_LT(worst_gap_m_, 1e-7);
 }
 
+/// A ball joint with the world at each corner of the first body.
+void HangFromCorners(SceneDescription* scene) {
+  for (const double v : {0.0, 1.0}) {
+    for (const double u : {0.0, 1.0}) {
+      JointDescription ball = Joint("ball" + std::to_string(scene->joints.size()), JointKind::kBall, {0, 0, 0});
+      HoldAt(scene->bodies[0], 0, u, v, &ball);
+      scene->joints.push_back(ball);
+    }
+  }
+}
+
 // At its four corners, where one control point alone is at the place.
 TEST_F(NurbsJoints, ASheetHangsFromItsCorners) {
   SceneDescription scene;
   scene.bodies = {Plate(1e6, 8)};
-  for (const double v : {0.0, 1.0}) {
-    for (const double u : {0.0, 1.0}) {
-      JointDescription ball = Joint("ball" + std::to_string(scene.joints.size()), JointKind::kBall, {0, 0, 0});
-      HoldAt(scene.bodies[0], 0, u, v, &ball);
-      scene.joints.push_back(ball);
-    }
-  }
+  HangFromCorners(&scene);
   Make(scene);
   const Frame& frame = Run(150);
   EXPECT_NEAR(ForcesUp(frame), kPlateMass_kg * kGravity, 0.01 * kPlateMass_kg * kGravity);
@@ -156,13 +161,7 @@ TEST_F(NurbsJoints, ALargeSheetHangsFromItsCorners) {
   scene.bodies = {Plate(1e6, 26)};
   scene.bodies[0].self_collision = false;
   ASSERT_GT(scene.bodies[0].nurbs_shell->model->control_count(), gpu::kMaxNurbsDense);
-  for (const double v : {0.0, 1.0}) {
-    for (const double u : {0.0, 1.0}) {
-      JointDescription ball = Joint("ball" + std::to_string(scene.joints.size()), JointKind::kBall, {0, 0, 0});
-      HoldAt(scene.bodies[0], 0, u, v, &ball);
-      scene.joints.push_back(ball);
-    }
-  }
+  HangFromCorners(&scene);
   Make(scene);
   const Frame& frame = Run(90);
   EXPECT_NEAR(ForcesUp(frame), kPlateMass_kg * kGravity, 0.01 * kPlateMass_kg * kGravity);
@@ -304,13 +303,7 @@ TEST_F(NurbsJoints, AHangingSheetCatchesABox) {
   scene.contact.check_intersections = true;
   scene.bodies = {Plate(2e6, 8, 0.01), RigidBox("box", {0.01, 0, 0.025}, {0.04, 0.04, 0.04}, 0.08)};
   scene.bodies[1].material.mass_damping_per_s = 1;
-  for (const double v : {0.0, 1.0}) {
-    for (const double u : {0.0, 1.0}) {
-      JointDescription ball = Joint("ball" + std::to_string(scene.joints.size()), JointKind::kBall, {0, 0, 0});
-      HoldAt(scene.bodies[0], 0, u, v, &ball);
-      scene.joints.push_back(ball);
-    }
-  }
+  HangFromCorners(&scene);
   Make(scene);
   const Frame& frame = Run(300);
   const double weight_n = (kPlateMass_kg + 0.08) * kGravity;
