@@ -264,9 +264,9 @@ absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockS
 absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described.
   [[maybe_unused]] auto& [rigid_count, first_vertex, vertex_count, vertex_group, body_group, device_bytes, initial, states_host, local_m,
-                          listed_edition, push_by_air, predict, place, detected, goal, take_back, bound, list_pairs, solve, move_jointed,
-                          share_jointed, bound_jointed, inertia_jointed, finish, roll_back, joints, frames, states, block_of, movers, way,
-                          own_pairs, own, no_entries, local, iterates] = *this;
+                          listing, listed_edition, push_by_air, predict, place, detected, goal, take_back, bound, list_pairs, solve,
+                          move_jointed, share_jointed, bound_jointed, inertia_jointed, finish, roll_back, joints, frames, states, block_of,
+                          movers, way, own_pairs, own, no_entries, local, iterates] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
   archive.Enter("RigidBlocks");
   archive(states_host);
@@ -431,10 +431,12 @@ absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<uint32_t>& vert
 absl::Status RigidBlocks::ListPairs(Queue& queue, const RigidSurroundings& scene) {
   if (scene.pairs == nullptr || listed_edition_ == scene.pairs_edition) return absl::OkStatus();
   listed_edition_ = scene.pairs_edition;
+  const bool lists = listing_ != scene.pairs_listing;  // else only how far the planes are is new
+  listing_ = scene.pairs_listing;
   PALPATE_RETURN_IF_ERROR(Grow(queue.context(), own_pairs_, scene.entries->count(), "rigid pairs of bodies"));
-  return queue.Launch(list_pairs_, Bodies(), Arg("count", body_count()), Arg("blocks", states_), Arg("begins", *scene.entry_begins),
-                      Arg("entries", *scene.entries), Arg("pairs", *scene.pairs), Arg("clear_m", *scene.clear_m),
-                      Arg("own_pairs", own_pairs_), Arg("own", own_));
+  return queue.Launch(list_pairs_, Bodies(), Arg("count", body_count()), Arg("lists", uint32_t{lists}), Arg("blocks", states_),
+                      Arg("begins", *scene.entry_begins), Arg("entries", *scene.entries), Arg("pairs", *scene.pairs),
+                      Arg("clear_m", *scene.clear_m), Arg("own_pairs", own_pairs_), Arg("own", own_));
 }
 
 absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,

@@ -500,18 +500,24 @@ static inline void add_rigid_contact(RigidSystem* s, float3 arm, float weight, f
 }
 
 /* The pairs of each body, each once, in the order of its entries and from begins[vertex_begin] on: 2 pair, plus 1 if the body is B. And how
-   far its vertices may go whichever way before a plane matters. After each detection. Work-item: body. */
-__kernel void rigid_list_pairs(uint count, const __global RigidBlockState* blocks, const __global uint* begins,
+   far its vertices may go whichever way before a plane matters. After each detection; `lists` is 0 if it found the pairs that are listed.
+   Work-item: body. */
+__kernel void rigid_list_pairs(uint count, uint lists, const __global RigidBlockState* blocks, const __global uint* begins,
                                const __global uint* entries, const __global SurfacePair* pairs, const __global float* clear_m,
                                __global uint* own_pairs, __global RigidPairs* own) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint first = blocks[i].vertex_begin;
   const uint size = blocks[i].vertex_end - first;
+  float clear = MAXFLOAT;
+  for (uint v = first; v < first + size; ++v) clear = fmin(clear, clear_m[v]);
+  if (lists == 0u) {
+    own[i].clear_m = clear;
+    return;
+  }
   RigidPairs out;
   out.begin = out.end = begins[first];
-  out.clear_m = MAXFLOAT;
-  for (uint v = first; v < first + size; ++v) out.clear_m = fmin(out.clear_m, clear_m[v]);
+  out.clear_m = clear;
   for (uint k = out.begin; k < begins[first + size]; ++k) {
     const uint pair = entries[k] >> 2;
     const uint4 u = pairs[pair].vertices;

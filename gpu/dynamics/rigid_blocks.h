@@ -59,6 +59,7 @@ struct RigidSurroundings {
   const DeviceBuffer<uint8_t>* is_near = nullptr;
   const DeviceBuffer<Float4>* bounds = nullptr;
   uint64_t pairs_edition = 0;     ///< SurfacePairs::edition()
+  uint64_t pairs_listing = 0;     ///< SurfacePairs::listing()
   bool moves_only_rigid = false;  ///< no other vertex moves between the linearisation of the pairs and the bodies' turn
 };
 
@@ -195,6 +196,7 @@ class RigidBlocks final : public SurfaceFollower {
   size_t device_bytes_ = 0;
   std::vector<RigidBlockState> initial_, states_host_;              // rigid bodies, then frames
   std::vector<Float4> local_m_;                                     // [vertex_count_], frame B
+  uint64_t listing_ = std::numeric_limits<uint64_t>::max();         // likewise, of which pairs there are
   uint64_t listed_edition_ = std::numeric_limits<uint64_t>::max();  // of the pairs in own_pairs_; the largest: none
   Kernel push_by_air_, predict_, place_, detected_, goal_, take_back_, bound_, list_pairs_, solve_, move_jointed_, share_jointed_,
       bound_jointed_, inertia_jointed_, finish_, roll_back_;

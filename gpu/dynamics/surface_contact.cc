@@ -168,9 +168,9 @@ absl::Status SurfaceContacts::LoadState(Queue& queue, StateReader& archive, cons
   return absl::OkStatus();
 }
 
-absl::Status SurfaceContacts::MakePairs(Queue& queue) {
+absl::Status SurfaceContacts::MakePairs(Queue& queue, bool are_same) {
   statistics_.contacts = detector_.contact_count();
-  return pairs_.Make(queue, detector_.contacts(), reach_.params(), detected_, tangles_.tangled(), follower_);
+  return pairs_.Make(queue, detector_.contacts(), reach_.params(), detected_, tangles_.tangled(), follower_, are_same);
 }
 
 absl::Status SurfaceContacts::ClearPairs(Queue& queue) {
@@ -225,7 +225,7 @@ absl::Status SurfaceContacts::Detect(Queue& queue, const CertifiedPositions& x, 
   PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), certified_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(components_.ForgetMoves(queue));
-  PALPATE_RETURN_IF_ERROR(MakePairs(queue));
+  PALPATE_RETURN_IF_ERROR(MakePairs(queue, /*are_same=*/look == Look::kKnownPairs));
   statistics_.detect_ms += MillisecondsSince(mark);
   return absl::OkStatus();
 }

@@ -142,7 +142,7 @@ class SurfaceContacts {
   absl::Status BuildSurface(Queue& queue);
   absl::Status SetDetectors();
   absl::Status ForgetStep(Queue& queue, const DeviceBuffer<Float4>& x);
-  absl::Status MakePairs(Queue& queue);
+  absl::Status MakePairs(Queue& queue, bool are_same);
   absl::Status ClearPairs(Queue& queue);
   absl::StatusOr<Moves> CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   absl::StatusOr<bool> AreBodiesApart(Queue& queue, const CertifiedPositions& from, const DeviceBuffer<Float4>& to, float distance_m);

@@ -96,6 +96,7 @@ absl::Status SurfacePairs::Reserve(Queue& queue, uint32_t count) {
 absl::Status SurfacePairs::Clear(Queue& queue) {
   count_ = 0;
   ++edition_;
+  ++listing_;
   contacts_ = {};
   PALPATE_RETURN_IF_ERROR(queue.Fill(clear_, std::numeric_limits<float>::max()));
   return queue.Zero(begins_);
@@ -103,7 +104,7 @@ absl::Status SurfacePairs::Clear(Queue& queue) {
 
 absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contacts, const DeviceBuffer<SurfaceParams>& params,
                                 const DeviceBuffer<Float4>& detected, const DeviceBuffer<uint32_t>& tangled,
-                                const SurfaceFollower* follower) {
+                                const SurfaceFollower* follower, bool are_same) {
   if (contacts.count == 0) return Clear(queue);
   const auto count = static_cast<uint32_t>(contacts.count);
   const uint32_t vertex_count = layout_.vertex_count;
@@ -111,6 +112,7 @@ absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contact
   PALPATE_RETURN_IF_ERROR(Reserve(queue, count));
   count_ = count;
   ++edition_;
+  listing_ += are_same ? 0 : 1;
   contacts_ = contacts;
   const FollowedWays followed = follower == nullptr ? FollowedWays{} : follower->ways();
   PALPATE_RETURN_IF_ERROR(queue.Launch(
@@ -119,8 +121,10 @@ absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contact
       Arg("vertex_stiffness_n_per_m", vertex_stiffness_),
       Arg("thinner_m", layout_.shell.has_thickness() ? BufferView<float>(thinner_) : BufferView<float>{}), Arg("tangled", tangled),
       Arg("movers", followed.movers), Arg("pairs", pairs_), Arg("ways", ways_), Arg("keys", keys_), Arg("role_planes", role_planes_)));
-  const uint32_t bits = std::bit_width(vertex_count - 1);
-  PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
+  if (!are_same) {
+    const uint32_t bits = std::bit_width(vertex_count - 1);
+    PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
+  }
   PALPATE_RETURN_IF_ERROR(queue.Launch(bound_entries_, {size_t{entries} + 1, kSurfaceGroup}, Arg("entry_count", entries),
                                        Arg("vertex_count", vertex_count), Arg("keys", sorted_keys_), Arg("entries", entries_),
                                        Arg("role_planes", role_planes_), Arg("begins", begins_), Arg("planes", planes_)));
@@ -189,7 +193,7 @@ size_t SurfacePairs::device_bytes() const {
 
 absl::Status SurfacePairs::SaveState(Queue& queue, StateWriter& archive) const {
   // All members, so that a new one is not forgotten: what is not used here follows from the layout, or is of a step.
-  [[maybe_unused]] const auto& [layout, scene, options, count, generation, edition, has_cuts, contacts, vertex_origins_host,
+  [[maybe_unused]] const auto& [layout, scene, options, count, generation, edition, listing, has_cuts, contacts, vertex_origins_host,
                                 vertex_stiffness_host, reports_host, report_count, sort, make, bound_entries, linearize, bound_moves,
                                 report, clear_ways, rest, role_planes, planes, vertex_origins, keys, sorted_keys, entries, begins, counter,
                                 vertex_stiffness, thinner, clear, is_near, pairs, ways, rows, reports] = *this;

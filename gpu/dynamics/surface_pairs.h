@@ -33,9 +33,11 @@ class SurfacePairs {
   absl::Status Follow(const TissueLayoutDelta& delta, const std::vector<uint32_t>& vertex_groups, RunWriter* writer);
 
   /// Takes `contacts`, detected at `detected`, as the pairs; the buffers must live until the next call. Pairs with marked (`tangled`)
-  /// vertices neither push nor hold back. `follower`: of the scene, or null; without one clear_m() is not worked out. Enqueues only.
+  /// vertices neither push nor hold back. `follower`: of the scene, or null; without one clear_m() is not worked out. `are_same`: they are
+  /// those of the last call, in that order, at other positions; then their entries are known. Enqueues only.
   absl::Status Make(Queue& queue, BufferView<SurfaceContact> contacts, const DeviceBuffer<SurfaceParams>& params,
-                    const DeviceBuffer<Float4>& detected, const DeviceBuffer<uint32_t>& tangled, const SurfaceFollower* follower);
+                    const DeviceBuffer<Float4>& detected, const DeviceBuffer<uint32_t>& tangled, const SurfaceFollower* follower,
+                    bool are_same);
   absl::Status Clear(Queue& queue);
 
   /// Enqueues: nearest points of all pairs at x, and which may push. `follower`: of the scene, or null; where it has one, x differs from
@@ -59,7 +61,8 @@ class SurfacePairs {
   uint32_t count() const { return count_; }
   bool has_cuts() const { return has_cuts_; }          ///< lips of which lie almost in touch
   uint32_t generation() const { return generation_; }  ///< counts how often the buffers became others
-  uint64_t edition() const { return edition_; }        ///< counts how often the pairs became others
+  uint64_t edition() const { return edition_; }        ///< counts how often the pairs or their planes became others
+  uint64_t listing() const { return listing_; }        ///< counts how often the pairs became others
   BufferView<SurfaceContact> contacts() const { return contacts_; }
   const DeviceBuffer<SurfacePair>& pairs() const { return pairs_; }
   const DeviceBuffer<PairRow>& rows() const { return rows_; }             ///< [pair] where is_near() says so
@@ -81,6 +84,7 @@ class SurfacePairs {
   uint32_t count_ = 0;
   uint32_t generation_ = 0;
   uint64_t edition_ = 0;
+  uint64_t listing_ = 0;
   bool has_cuts_ = false;
   BufferView<SurfaceContact> contacts_;
   std::vector<uint32_t> vertex_origins_host_;

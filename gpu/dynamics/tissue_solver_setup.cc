@@ -261,6 +261,7 @@ RigidSurroundings TissueSolver::Impl::Surroundings() const {
     scene.is_near = &pairs.is_near();
     scene.bounds = &pairs.planes();
     scene.pairs_edition = pairs.edition();
+    scene.pairs_listing = pairs.listing();
     scene.moves_only_rigid = layout_.free_count == 0 && driven_.count() == 0;
   }
   return scene;

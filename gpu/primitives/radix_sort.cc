@@ -12,8 +12,12 @@ extern const KernelSource radix_sort;
 }
 namespace {
 
-constexpr uint32_t kRadixBits = 8;
-constexpr uint32_t kDigits = 1U << kRadixBits;
+// Most bits of a digit. Groups of many work-items keep a mask of them for each digit; one work-item alone has the counts in its caches, and
+// fewer passes are what counts.
+constexpr uint32_t kGroupBits = 8;
+constexpr uint32_t kSingleBits = 11;
+uint32_t MostBits(const PrimitiveConfig& config) { return config.group_size > 1 ? kGroupBits : kSingleBits; }
+
 // Up to so many elements one group sorts them in one launch: quicker than three or four launches a pass.
 constexpr uint32_t kFewItems = 2048;
 
@@ -24,7 +28,7 @@ ProgramDefines RadixDefines(const PrimitiveConfig& config) {
   ProgramDefines defines = config.Defines(1);
   defines.emplace("KEY", sizeof(Key) == 4 ? "uint" : "ulong");
   defines.emplace("FLOAT_KEYS", std::is_same_v<Key, float> ? "1" : "0");
-  defines.emplace("RADIX_BITS", std::to_string(kRadixBits));
+  defines.emplace("RADIX_BITS", std::to_string(MostBits(config)));
   return defines;
 }
 template ProgramDefines RadixDefines<float>(const PrimitiveConfig& config);
@@ -43,7 +47,7 @@ absl::StatusOr<RadixSort<Key>> RadixSort<Key>::Create(const std::shared_ptr<Cont
   PALPATE_ASSIGN_OR_RETURN(sort.few_, context->CreateKernel(kernels::radix_sort, "radix_sort_few", defines));
   PALPATE_ASSIGN_OR_RETURN(sort.scan_, ExclusiveScan::Create(context, sort.config_));
   PALPATE_ASSIGN_OR_RETURN(sort.counts_,
-                           DeviceBuffer<uint32_t>::Create(context, size_t{kDigits} * sort.config_.max_groups, "radix sort counts"));
+                           DeviceBuffer<uint32_t>::Create(context, (size_t{1} << MostBits(sort.config_)) * sort.config_.max_groups, "radix sort counts"));
   PALPATE_ASSIGN_OR_RETURN(sort.keys_, DeviceBuffer<Key>::Create(context, capacity, "radix sort keys"));
   PALPATE_ASSIGN_OR_RETURN(sort.values_, DeviceBuffer<uint32_t>::Create(context, capacity, "radix sort values"));
   return sort;
@@ -79,18 +83,22 @@ absl::Status RadixSort<Key>::Run(Queue& queue, BufferView<Key> keys_in, BufferVi
   const uint32_t groups = config_.GroupsFor(count.capacity);
   const Range range = config_.RangeFor(count.capacity);
   // With no bits to compare, one pass over no bits copies the pairs.
-  const uint32_t passes = std::max((bits.end - bits.begin + kRadixBits - 1) / kRadixBits, 1U);
+  const uint32_t most_bits = MostBits(config_);
+  const uint32_t passes = std::max((bits.end - bits.begin + most_bits - 1) / most_bits, 1U);
+  uint32_t done = 0;
   for (uint32_t pass = 0; pass < passes; ++pass) {
-    const uint32_t shift = std::min(bits.begin + pass * kRadixBits, kAllBits.end - 1);
-    const uint32_t pass_bits = std::min(kRadixBits, bits.end - std::min(bits.end, bits.begin + pass * kRadixBits));
+    const uint32_t left = bits.end - bits.begin - done;
+    const uint32_t pass_bits = (left + passes - pass - 1) / (passes - pass);  // about as many each
+    const uint32_t shift = std::min(bits.begin + done, kAllBits.end - 1);
     const uint32_t mask = (1U << pass_bits) - 1;
+    done += pass_bits;
     // Passes alternate between the scratch and the output so that the last one writes the output.
     const bool to_output = (passes - 1 - pass) % 2 == 0;
     const BufferView<Key> key_target = to_output ? keys_out : keys_.view();
     const BufferView<uint32_t> value_target = to_output ? values_out : values_.view();
     PALPATE_RETURN_IF_ERROR(queue.Launch(count_, range, Arg("capacity", count.capacity), Arg("device_count", count.on_device),
                                          Arg("keys", As<Bits>(keys_in)), Arg("shift", shift), Arg("mask", mask), Arg("counts", counts_)));
-    PALPATE_RETURN_IF_ERROR(scan_.Run(queue, counts_, kDigits * groups, counts_));
+    PALPATE_RETURN_IF_ERROR(scan_.Run(queue, counts_, (mask + 1) * groups, counts_));
     PALPATE_RETURN_IF_ERROR(queue.Launch(
         scatter_, range, Arg("capacity", count.capacity), Arg("device_count", count.on_device), Arg("keys_in", As<Bits>(keys_in)),
         Arg("values_in", values_in), Arg("values_are_indices", static_cast<uint32_t>(values_are_indices && pass == 0)), Arg("shift", shift),

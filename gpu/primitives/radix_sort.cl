@@ -8,7 +8,7 @@ GROUP_KERNEL void radix_count(uint capacity, global const uint* device_count, gl
                               global uint* counts) {
   local uint digit_counts[DIGITS];
   count_digits(chunk_of_group(element_count(capacity, device_count)), keys, shift, mask, digit_counts);
-  for (uint d = (uint)get_local_id(0); d < DIGITS; d += GROUP_SIZE) {
+  for (uint d = (uint)get_local_id(0); d <= mask; d += GROUP_SIZE) {
     counts[d * (uint)get_num_groups(0) + (uint)get_group_id(0)] = digit_counts[d];
   }
 }
@@ -19,7 +19,7 @@ GROUP_KERNEL void radix_scatter(uint capacity, global const uint* device_count, 
                                 global uint* values_out) {
   local uint next[DIGITS];
   local uint members[MEMBER_WORDS];
-  for (uint d = (uint)get_local_id(0); d < DIGITS; d += GROUP_SIZE) {
+  for (uint d = (uint)get_local_id(0); d <= mask; d += GROUP_SIZE) {
     next[d] = offsets[d * (uint)get_num_groups(0) + (uint)get_group_id(0)];
   }
   scatter_chunk(chunk_of_group(element_count(capacity, device_count)), keys_in, values_in, values_are_indices, shift, mask, next, members,
