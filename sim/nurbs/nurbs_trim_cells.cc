@@ -45,30 +45,46 @@ absl::StatusOr<NurbsTrimCells> NurbsTrimCells::Create(const NurbsPatch& patch) {
       out.AddArcs(static_cast<uint32_t>(out.curves_.size()) - 1, trim.is_reversed);
     }
   }
-  bool is_any_left = false;
-  for (size_t row = 0; row < out.rows(); ++row) {
-    for (size_t column = 0; column < out.columns(); ++column) {
-      std::vector<uint32_t>& inside = out.cell_arcs_.emplace_back();
-      for (uint32_t a = 0; a < out.arcs_.size(); ++a) {
-        if (out.IsInside(out.arcs_[a], row, column)) inside.push_back(a);
+  PALPATE_RETURN_IF_ERROR(out.FindKinds());
+  return out;
+}
+
+absl::Status NurbsTrimCells::FindKinds() {
+  kinds_.assign(rows() * columns(), NurbsCellKind::kEmpty);
+  cell_arcs_.resize(kinds_.size());
+  column_arcs_.resize(columns());
+  for (uint32_t a = 0; a < arcs_.size(); ++a) {
+    const Arc& arc = arcs_[a];
+    const size_t last_column = IndexOf(1, arc.high[1]), last_row = IndexOf(0, arc.high[0]);
+    for (size_t column = IndexOf(1, arc.low[1]); column <= last_column; ++column) {
+      column_arcs_[column].push_back(a);
+      for (size_t row = IndexOf(0, arc.low[0]); row <= last_row; ++row) {
+        if (IsInside(arc, row, column)) cell_arcs_[row * columns() + column].push_back(a);
       }
-      // Off the middle, where arcs of other cells are likely to end.
-      const double v = 0.4871 * out.lines_[1][column] + 0.5129 * out.lines_[1][column + 1];
-      std::vector<std::array<double, 2>> intervals;
-      if (inside.empty()) PALPATE_RETURN_IF_ERROR(out.IntervalsOn(v, out.lines_[0][row], out.lines_[0][row + 1], &intervals));
-      double left = 0;
-      for (const auto& [first, last] : intervals) left += last - first;
-      const bool is_left = left > 0.5 * (out.lines_[0][row + 1] - out.lines_[0][row]);
-      out.kinds_.push_back(!inside.empty() ? NurbsCellKind::kCut : is_left ? NurbsCellKind::kWhole : NurbsCellKind::kEmpty);
-      if (!inside.empty()) {
-        PALPATE_ASSIGN_OR_RETURN(const std::vector<NurbsCubaturePoint> points, out.PointsOf(row, column));
-        if (points.empty()) out.kinds_.back() = NurbsCellKind::kEmpty;
-      }
-      is_any_left = is_any_left || out.kinds_.back() != NurbsCellKind::kEmpty;
     }
   }
-  if (!is_any_left) return absl::InvalidArgumentError("loops: they leave nothing of the patch");
-  return out;
+  bool is_any_left = false;
+  for (size_t column = 0; column < columns(); ++column) {
+    // Off the middle, where arcs of other cells are likely to end.
+    const double v = 0.4871 * lines_[1][column] + 0.5129 * lines_[1][column + 1];
+    std::vector<std::array<double, 2>> left;
+    PALPATE_RETURN_IF_ERROR(IntervalsOn(column, v, lines_[0].front(), lines_[0].back(), &left));
+    size_t next = 0;
+    for (size_t row = 0; row < rows(); ++row) {
+      NurbsCellKind& kind = kinds_[row * columns() + column];
+      if (!cell_arcs_[row * columns() + column].empty()) {
+        kind = NurbsCellKind::kCut;
+        PALPATE_ASSIGN_OR_RETURN(const std::vector<NurbsCubaturePoint> points, PointsOf(row, column));
+        if (points.empty()) kind = NurbsCellKind::kEmpty;
+      } else {
+        const double middle = 0.5 * lines_[0][row] + 0.5 * lines_[0][row + 1];
+        while (next < left.size() && left[next][1] < middle) ++next;
+        if (next < left.size() && left[next][0] <= middle) kind = NurbsCellKind::kWhole;
+      }
+      is_any_left = is_any_left || kind != NurbsCellKind::kEmpty;
+    }
+  }
+  return is_any_left ? absl::OkStatus() : absl::InvalidArgumentError("loops: they leave nothing of the patch");
 }
 
 size_t NurbsTrimCells::IndexOf(int axis, double t) const {
@@ -173,10 +189,12 @@ std::vector<double> NurbsTrimCells::SlabsOf(size_t row, size_t column, std::span
   return out;
 }
 
-absl::Status NurbsTrimCells::IntervalsOn(double v, double u0, double u1, std::vector<std::array<double, 2>>* intervals) const {
+absl::Status NurbsTrimCells::IntervalsOn(size_t column, double v, double u0, double u1,
+                                         std::vector<std::array<double, 2>>* intervals) const {
   std::vector<std::pair<double, int>> crossings;
   int winding = 0;
-  for (const Arc& arc : arcs_) {
+  for (const uint32_t a : column_arcs_[column]) {
+    const Arc& arc = arcs_[a];
     // An end belongs to the arc above it, so that a line through a corner counts once.
     if (arc.winding == 0 || !(arc.low[1] <= v && v < arc.high[1]) || arc.low[0] >= u1) continue;
     const double u = arc.high[0] <= u0 ? u0 : curves_[arc.curve].At(ParameterAt(arc, 1, v)).x();
@@ -215,7 +233,7 @@ absl::StatusOr<std::vector<NurbsCubaturePoint>> NurbsTrimCells::PointsOf(size_t 
       const double v = slabs[s] + height * (1 - std::cos(turn)) / 2;
       const double dv = across.weights[i] * height * std::numbers::pi / 2 * std::sin(turn);
       std::vector<std::array<double, 2>> intervals;
-      PALPATE_RETURN_IF_ERROR(IntervalsOn(v, lines_[0][row], lines_[0][row + 1], &intervals));
+      PALPATE_RETURN_IF_ERROR(IntervalsOn(column, v, lines_[0][row], lines_[0][row + 1], &intervals));
       for (const auto& [first, last] : intervals) {
         for (size_t j = 0; j < kPointsOfLine; ++j) {
           const double weight = along.weights[j] * (last - first) * dv;

@@ -61,15 +61,17 @@ class NurbsTrimCells {
   double ParameterAt(const Arc& arc, int axis, double value) const;
   bool IsInside(const Arc& arc, size_t row, size_t column) const;
   std::vector<double> SlabsOf(size_t row, size_t column, std::span<const uint32_t> inside) const;
-  /// Intervals of u that are left on a line of v. Error: a winding number that is neither 0 nor 1.
-  absl::Status IntervalsOn(double v, double u0, double u1, std::vector<std::array<double, 2>>* intervals) const;
+  absl::Status FindKinds();
+  /// Intervals of [u0, u1] that are left on a line of v in a column. Error: a winding number that is neither 0 nor 1.
+  absl::Status IntervalsOn(size_t column, double v, double u0, double u1, std::vector<std::array<double, 2>>* intervals) const;
 
   std::array<std::vector<double>, 2> lines_;
   Eigen::Vector2d near_{0, 0};  // what lies on a side of a cell
   std::vector<NurbsCurve<2>> curves_;
   std::vector<Arc> arcs_;
-  std::vector<NurbsCellKind> kinds_;              // [row][column]
-  std::vector<std::vector<uint32_t>> cell_arcs_;  // [row][column] those inside
+  std::vector<NurbsCellKind> kinds_;                // [row][column]
+  std::vector<std::vector<uint32_t>> cell_arcs_;    // [row][column] those inside
+  std::vector<std::vector<uint32_t>> column_arcs_;  // [column] those that a line of v may cross
 };
 
 /// Few points with positive weights that integrate all polynomials of `degree` in (u, v) over a box about them as the given ones do, to

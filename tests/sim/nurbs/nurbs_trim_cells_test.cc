@@ -109,6 +109,42 @@ TEST(NurbsTrimCells, KindsAndPointsAreThoseOfTheWindingNumber) {
   EXPECT_NEAR(MomentOf(AllPoints(*cells), {0, 0}, 0, 0), NurbsAreaOf(patch), 1e-10);
 }
 
+TEST(NurbsTrimCells, PolygonsHaveTheirAreaWhereverTheirCornersAre) {
+  // Stars about a point, with corners on lines of knots, on their crossings and anywhere, and sides along lines.
+  std::mt19937_64 random(9);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  int tried = 0;
+  for (int n = 0; n < 60; ++n) {
+    std::vector<Vector2d> corners;
+    const int count = 3 + n % 9;
+    for (int i = 0; i < count; ++i) {
+      const double angle = 2 * kPi * (i + 0.8 * uniform(random)) / count;
+      Vector2d corner = Vector2d(0.5, 0.5) + (0.15 + 0.3 * uniform(random)) * Vector2d(std::cos(angle), std::sin(angle));
+      if (n % 3 > 0) corner.x() = std::round(corner.x() * 20) / 20;
+      if (n % 3 > 1) corner.y() = std::round(corner.y() * 20) / 20;
+      if (corners.empty() || corner != corners.back()) corners.push_back(corner);
+    }
+    double twice = 0, turns = 0;
+    for (size_t i = 0; i < corners.size(); ++i) {
+      const Vector2d a = corners[i] - Vector2d(0.5, 0.5), b = corners[(i + 1) % corners.size()] - Vector2d(0.5, 0.5);
+      twice += a.x() * b.y() - a.y() * b.x();
+      turns += std::atan2(a.x() * b.y() - a.y() * b.x(), a.dot(b)) / (2 * kPi);
+    }
+    if (corners.size() < 3 || corners.front() == corners.back() || std::abs(turns - 1) > 1e-9 || twice < 0.02) continue;
+    const NurbsObject object = TrimmedSheet(2, 10, 1, {PolygonLoop(corners)});
+    const auto cells = NurbsTrimCells::Create(object.patches()[0]);
+    if (!cells.ok()) {
+      // Rounding of corners may fold a star.
+      EXPECT_GT(n % 3, 0) << cells.status();
+      continue;
+    }
+    ++tried;
+    EXPECT_NEAR(MomentOf(AllPoints(*cells), {0, 0}, 0, 0), twice / 2, 1e-9) << n;
+    EXPECT_NEAR(MomentOf(AllPoints(*cells, 4), {0, 0}, 0, 0), twice / 2, 1e-9) << n;
+  }
+  EXPECT_GT(tried, 40);
+}
+
 TEST(NurbsTrimCells, FewPositivePointsIntegrateAllPolynomials) {
   const NurbsObject object = TrimmedSheet(3, 4, 1, {{CircleLoop({0.5, 0.5}, 0.37)}});
   const auto cells = NurbsTrimCells::Create(object.patches()[0]);
