@@ -322,6 +322,13 @@ TEST(NurbsShellBuilderTest, ATrimmedTubeIsSmoothAcrossItsSeam) {
   }
   NurbsObjectDescription description = NurbsObject::FromSurfaces("tube", quarters)->Describe();
   const auto whole = BuildNurbsShell(*NurbsObject::Create(description), kMaterial);
+  // Loops around all of them, as CAD programs write them, change nothing.
+  for (NurbsPatchDescription& patch : description.patches) patch.loops = {test::WholeLoop()};
+  const auto framed = BuildNurbsShell(*NurbsObject::Create(description), kMaterial);
+  ASSERT_TRUE(whole.ok() && framed.ok()) << framed.status();
+  EXPECT_EQ(framed->rest_m, whole->rest_m);
+  EXPECT_EQ(framed->gauss.size(), whole->gauss.size());
+  for (NurbsPatchDescription& patch : description.patches) patch.loops.clear();
   description.patches[0].loops = {test::PolygonLoop({{0, 0}, {1, 0}, {1, 0.3}, {0.6, 0.4}, {0.6, 0.6}, {1, 0.7}, {1, 1}, {0, 1}})};
   description.patches[1].loops = {test::PolygonLoop({{0, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 0.7}, {0.3, 0.5}, {0, 0.3}})};
   description.patches[2].loops = {test::PolygonLoop({{0, 0}, {0.45, 0}, {0.45, 1}, {0, 1}})};
@@ -345,6 +352,35 @@ TEST(NurbsShellBuilderTest, ATrimmedTubeIsSmoothAcrossItsSeam) {
   EXPECT_EQ(unknowns_at(*model, 3, 0), 7U);
   EXPECT_EQ(unknowns_at(*model, 1, 0), 0U);
   EXPECT_EQ(model->control_count(), whole->control_count());
+}
+
+TEST(NurbsShellBuilderTest, ASphereMayBeTrimmedAtAPoleAndAcrossASeam) {
+  NurbsObjectDescription description = ObjectOf(NurbsSphere(0.3), 2).Describe();
+  // Four octants are cut along a circle of latitude, so that a row of cells at their pole is gone; another one has a hole.
+  const NurbsObject sphere = *NurbsObject::Create(description);
+  const auto whole = BuildNurbsShell(sphere, kMaterial);
+  size_t cut = 0;
+  size_t other = 0;
+  for (size_t p = 0; p < description.patches.size(); ++p) {
+    const NurbsSurface& surface = sphere.patches()[p].surface;
+    if ((surface.Point(0, 1) - surface.Point(1, 1)).norm() > 1e-9) {
+      other = p;
+      continue;
+    }
+    description.patches[p].loops = {test::PolygonLoop({{0, 0}, {1, 0}, {1, 0.7}, {0, 0.7}})};
+    ++cut;
+  }
+  ASSERT_EQ(cut, 4U);
+  description.patches[other].loops = {test::WholeLoop(), {test::CircleLoop({0.4, 0.4}, 0.2, true)}};
+  const NurbsObject object = *NurbsObject::Create(description);
+  const auto model = BuildNurbsShell(object, kMaterial);
+  ASSERT_TRUE(whole.ok() && model.ok()) << model.status();
+  ExpectConsistent(*model);
+  double area = 0;
+  for (const NurbsPatch& patch : object.patches()) area += NurbsAreaOf(patch);
+  EXPECT_NEAR(SurfaceAreaOf(*model), area, 1e-3 * area);
+  EXPECT_LT(area, 0.97 * SurfaceAreaOf(*whole));
+  EXPECT_LT(model->control_count(), whole->control_count()) << "the pole is gone";
 }
 
 TEST(NurbsShellBuilderTest, ElevationKeepsTheSurface) {

@@ -145,6 +145,35 @@ TEST(NurbsTrimCells, PolygonsHaveTheirAreaWhereverTheirCornersAre) {
   EXPECT_GT(tried, 40);
 }
 
+TEST(NurbsTrimCells, CurvedLoopsHaveTheAreaOfGreensTheorem) {
+  // Closed cubic curves about a point, with weights.
+  std::mt19937_64 random(17);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  int tried = 0;
+  for (int n = 0; n < 40; ++n) {
+    NurbsTrimDescription trim;
+    trim.curve.degree = 3;
+    const int count = 7 + n % 5;
+    for (int i = 0; i < count; ++i) {
+      const double angle = 2 * kPi * i / (count - 1);
+      trim.curve.control.push_back(Vector2d(0.5, 0.5) + (0.15 + 0.33 * uniform(random)) * Vector2d(std::cos(angle), std::sin(angle)));
+      trim.curve.weights.push_back(0.5 + uniform(random));
+    }
+    trim.curve.control.back() = trim.curve.control.front();
+    trim.curve.knots.assign(4, 0.0);
+    for (int i = 1; i + 3 < count; ++i) trim.curve.knots.push_back(i);
+    trim.curve.knots.insert(trim.curve.knots.end(), 4, count - 3.0);
+    const NurbsObject object = TrimmedSheet(3, 2 + static_cast<size_t>(n % 11), 1, {{trim}});
+    const auto cells = NurbsTrimCells::Create(object.patches()[0]);
+    if (!cells.ok()) continue;  // a curve with a loop in it
+    ++tried;
+    const double area = NurbsAreaOf(object.patches()[0]);
+    EXPECT_NEAR(MomentOf(AllPoints(*cells), {0, 0}, 0, 0), area, 1e-7 * area) << n;
+    EXPECT_NEAR(MomentOf(AllPoints(*cells, 6), {0, 0}, 0, 0), area, 1e-7 * area) << n;
+  }
+  EXPECT_GT(tried, 30);
+}
+
 TEST(NurbsTrimCells, FewPositivePointsIntegrateAllPolynomials) {
   const NurbsObject object = TrimmedSheet(3, 4, 1, {{CircleLoop({0.5, 0.5}, 0.37)}});
   const auto cells = NurbsTrimCells::Create(object.patches()[0]);
