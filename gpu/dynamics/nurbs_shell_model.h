@@ -28,6 +28,7 @@ struct NurbsShellGauss {
   std::array<double, 4> bending_n_m{};           ///< c_11, c_12, c_22, c_shear, of the whole thickness
   double membrane_per_bending_per_m2 = 0;        ///< 12 / thickness^2; 0 of strips along creases, which only bend about axis 2
   double damping_s = 0;                          ///< stiffness-proportional viscosity of both
+  bool is_surface = true;                        ///< else of a strip, or of what is trimmed away: its area is not the shell's
   uint32_t begin = 0, end = 0;                   ///< its entries
   uint32_t patch = 0;                            ///< of the object as it was given
   double u = 0, v = 0;                           ///< parameters in the patch

@@ -36,7 +36,7 @@ absl::StatusOr<SurfaceMesh> Tessellate(const NurbsObject& object, double toleran
   PALPATE_ASSIGN_OR_RETURN(std::optional<SurfaceMesh> grids,
                            TessellateNurbsGrids(object, tolerance_m, join_tolerance_m, places, least_cells));
   if (grids) return *std::move(grids);
-  return TessellateNurbsObject(object, tolerance_m, join_tolerance_m);
+  return TessellateNurbsObject(object, tolerance_m, join_tolerance_m, places, least_cells);
 }
 
 }  // namespace

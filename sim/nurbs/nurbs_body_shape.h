@@ -25,13 +25,14 @@ struct NurbsBodyShape {
   MassProperties mass_at_unit_density;             ///< exact surface integrals; zeros of an open one
   std::vector<Eigen::Vector3d> vertices;           ///< of the triangles, each used, on the surface but for gaps between patches
   std::vector<std::array<uint32_t, 3>> triangles;  ///< indices into vertices, outwards
-  std::vector<NurbsGridPlace> vertex_places;       ///< [vertex] where it is on the surface; empty where patches are trimmed or do not fit
+  std::vector<NurbsGridPlace> vertex_places;       ///< [vertex] where it is on the surface
   std::vector<NurbsPlace> triangle_places;         ///< [triangle] the point of the surface nearest to its centroid
   NurbsNearest nearest;
 };
 
 /// Errors: those of the tessellation; InvalidArgument if `must_close` and the object does not, or is inside out, naming the patch;
-/// `max_triangles`: more are ResourceExhausted. `least_cells`: of whole patches, see TessellateNurbsGrids. Deterministic.
+/// `max_triangles`: more are ResourceExhausted. `least_cells`: see TessellateNurbsGrids and
+/// TessellateNurbsObject. Deterministic.
 absl::StatusOr<std::shared_ptr<const NurbsBodyShape>> MakeNurbsBodyShape(NurbsObject object, double tolerance_m, double join_tolerance_m,
                                                                          bool must_close, size_t max_triangles, size_t least_cells = 1);
 

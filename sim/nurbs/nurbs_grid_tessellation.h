@@ -10,7 +10,7 @@
 
 namespace palpate::sim {
 
-/// A vertex of a grid: one of its places, if patches share it.
+/// Where a vertex of triangles is on the surface: one of its places, if patches share it.
 struct NurbsGridPlace {
   uint32_t patch = 0;
   double u = 0, v = 0;

@@ -136,12 +136,19 @@ Bounds BoundsOfParts(const NurbsSurface& patch) {
 // The cells between the knots of a patch, with how long a line in one counts.
 class Cells {
  public:
-  explicit Cells(const NurbsSurface& surface) {
+  Cells(const NurbsSurface& surface, size_t least_cells) : least_cells_(static_cast<double>(least_cells)) {
     for (const double t : surface.knots(NurbsDirection::kU)) {
       if (lines_[0].empty() || t > lines_[0].back()) lines_[0].push_back(t);
     }
     for (const double t : surface.knots(NurbsDirection::kV)) {
       if (lines_[1].empty() || t > lines_[1].back()) lines_[1].push_back(t);
+    }
+    for (const auto direction : {NurbsDirection::kU, NurbsDirection::kV}) {
+      const auto knots = surface.knots(direction);
+      std::vector<double>& creases = creases_[direction == NurbsDirection::kU ? 0 : 1];
+      for (const double t : lines_[direction == NurbsDirection::kU ? 0 : 1]) {
+        if (least_cells == 1 || std::count(knots.begin(), knots.end(), t) >= surface.degree(direction)) creases.push_back(t);
+      }
     }
     for (const NurbsSurface& piece : surface.BezierPatches()) {
       const Bounds bounds = BoundsOfParts(piece);
@@ -159,6 +166,17 @@ class Cells {
   }
 
   const std::vector<double>& lines(int axis) const { return lines_[static_cast<size_t>(axis)]; }
+  // Lines that no triangle may cross. Where there is a least number of parts, whose points need not lie on lines, the surface has one
+  // tangential plane across the others: bounds of its second derivatives on both sides are one for both.
+  const std::vector<double>& creases(int axis) const { return creases_[static_cast<size_t>(axis)]; }
+  bool IsOnCrease(const Vector2d& uv) const {
+    for (int axis = 0; axis < 2; ++axis) {
+      for (const double line : creases(axis)) {
+        if (std::abs(uv[axis] - line) <= kSnap * (lines(axis).back() - lines(axis).front())) return true;
+      }
+    }
+    return false;
+  }
   const Vector2d& speed() const { return speed_; }  // the most of |S_u| and |S_v|
   const Vector2d& scale() const { return scale_; }
 
@@ -177,25 +195,44 @@ class Cells {
     return uv;
   }
 
-  // The square of a line's length, the most of the cells that it lies in; nothing if no cell contains both ends.
+  // The square of a line's length, the most of the cells that it lies in; nothing if it crosses a crease.
   std::optional<double> SquareOf(const Vector2d& a, const Vector2d& b) const {
     std::array<std::pair<size_t, size_t>, 2> ranges;
     for (int axis = 0; axis < 2; ++axis) {
       const std::vector<double>& lines = this->lines(axis);
       const auto [low, high] = std::minmax({a[axis], b[axis]});
-      // Cells [c, c + 1] with lines[c] <= low and high <= lines[c + 1].
+      const auto next = std::upper_bound(creases(axis).begin(), creases(axis).end(), low);
+      if (next != creases(axis).end() && *next < high) return std::nullopt;
+      // From the last cell that begins at or before one end to the first that ends at or behind the other; one that has both, if any.
       auto last = static_cast<size_t>(std::upper_bound(lines.begin(), lines.end(), low) - lines.begin());
       auto first = static_cast<size_t>(std::lower_bound(lines.begin(), lines.end(), high) - lines.begin());
       last = std::min(last, lines.size() - 1);
       first = std::max<size_t>(first, 1);
-      if (first > last) return std::nullopt;
-      ranges[static_cast<size_t>(axis)] = {first - 1, last - 1};
+      ranges[static_cast<size_t>(axis)] = std::minmax({first - 1, last - 1});
     }
     double most = 0;
     for (size_t i = ranges[0].first; i <= ranges[0].second; ++i) {
       for (size_t j = ranges[1].first; j <= ranges[1].second; ++j) most = std::max(most, SquareIn(i * (lines_[1].size() - 1) + j, b - a));
     }
     return most;
+  }
+  // Of a side of a triangle, which crosses no crease but for rounding.
+  double SquareOfSide(const Vector2d& a, const Vector2d& b, size_t cell) const {
+    if (least_cells_ == 1) return SquareIn(cell, b - a);
+    return std::max(SquareIn(cell, b - a), SquareOf(a, b).value_or(0));
+  }
+
+  // Whether a line is longer in u or v than the width of the cell at its middle by the least number of parts. One part may be all of it.
+  bool IsLong(const Vector2d& a, const Vector2d& b) const {
+    if (least_cells_ == 1) return false;
+    const size_t cell = CellAt(0.5 * a + 0.5 * b);
+    const std::array<size_t, 2> at = {cell / (lines_[1].size() - 1), cell % (lines_[1].size() - 1)};
+    for (int axis = 0; axis < 2; ++axis) {
+      const std::vector<double>& lines = this->lines(axis);
+      const size_t k = at[static_cast<size_t>(axis)];
+      if (std::abs(b[axis] - a[axis]) * least_cells_ > (1 + kSameParameter) * (lines[k + 1] - lines[k])) return true;
+    }
+    return false;
   }
 
   size_t CellAt(const Vector2d& uv) const {
@@ -210,7 +247,8 @@ class Cells {
   double SquareIn(size_t cell, const Vector2d& line) const { return squares_[cell].dot(line.cwiseProduct(line)); }
 
  private:
-  std::array<std::vector<double>, 2> lines_;
+  double least_cells_;
+  std::array<std::vector<double>, 2> lines_, creases_;
   std::vector<Vector2d> squares_;
   Vector2d speed_ = Vector2d::Zero();
   Vector2d scale_;
@@ -289,12 +327,13 @@ struct Use {
 
 class Tessellator {
  public:
-  Tessellator(const NurbsObject& object, double tolerance_m) : object_(object), tolerance_m_(tolerance_m) {}
+  Tessellator(const NurbsObject& object, double tolerance_m, size_t least_cells)
+      : object_(object), tolerance_m_(tolerance_m), least_cells_(least_cells) {}
 
-  absl::StatusOr<SurfaceMesh> Run(double join_tolerance_m) {
+  absl::StatusOr<SurfaceMesh> Run(double join_tolerance_m, std::vector<NurbsGridPlace>* places) {
     size_m_ = object_.ControlBox_m().diagonal().norm();
     for (const NurbsPatch& patch : object_.patches()) {
-      cells_.emplace_back(patch.surface);
+      cells_.emplace_back(patch.surface, least_cells_);
       boundaries_.push_back(patch.Boundary());
     }
     MakeUses(object_.Edges(join_tolerance_m));
@@ -304,7 +343,7 @@ class Tessellator {
       const absl::Status status = Triangulate(p);
       if (!status.ok()) return Annotate(status, PathOf(p));
     }
-    return Collect();
+    return Collect(places);
   }
 
  private:
@@ -379,6 +418,7 @@ class Tessellator {
     const Cells& cells = cells_[use.patch];
     const Vector2d a = PlaceOf(use, s0);
     const Vector2d b = PlaceOf(use, s1);
+    if (cells.IsLong(a, b)) return false;
     const std::optional<double> square = cells.SquareOf(a, b);
     if (!square || !(*square <= 3 * tolerance_m_)) return false;
     const auto [first, last] = std::minmax({ParameterOf(use, s0), ParameterOf(use, s1)});
@@ -409,6 +449,7 @@ class Tessellator {
       const NurbsCurve<2>& curve = use.trim->curve;
       const auto [first, last] = curve.domain();
       std::vector<double> at = CrossingsOfKnots(curve, object_.patches()[use.patch].surface);
+      if (least_cells_ > 1) std::erase_if(at, [&](double t) { return !cells_[use.patch].IsOnCrease(curve.At(t)); });
       at.insert(at.end(), curve.knots().begin(), curve.knots().end());
       for (const double t : at) {
         const double s = (t - first) / (last - first);
@@ -432,7 +473,7 @@ class Tessellator {
     for (size_t i = 0; i + 1 < kept.size(); ++i) PALPATE_RETURN_IF_ERROR(Refine(edge, kept[i], kept[i + 1], 0, &places));
     samples_ += places.size();
     for (const double s : places) {
-      edge.samples.push_back({s, NewVertex(PointOf(first_use, s))});
+      edge.samples.push_back({s, NewVertex(first_use.patch, PlaceOf(first_use, s), PointOf(first_use, s))});
       if (edge.is_point) unions_.Join(edge.samples[0].vertex, edge.samples.back().vertex);
     }
     return absl::OkStatus();
@@ -456,8 +497,9 @@ class Tessellator {
         absl::StrCat("tolerance_m: ", tolerance_m_, " needs more than ", kMaxTessellationTriangles, " triangles"));
   }
 
-  uint32_t NewVertex(const Vector3d& point_m) {
+  uint32_t NewVertex(uint32_t patch, const Vector2d& uv, const Vector3d& point_m) {
     points_m_.push_back(point_m);
+    places_.push_back({patch, uv.x(), uv.y()});
     return unions_.Add();
   }
 
@@ -489,6 +531,48 @@ class Tessellator {
     const NurbsPoint at = surface.PointWithDerivatives(uv.x(), uv.y());
     const Vector3d wanted = at.du.cross(at.dv);
     return normal.dot(wanted) < kTurnedAway * normal.norm() * wanted.norm();
+  }
+
+  // Where the lines cross that cut each cell into the least number of parts, but for what is nearer than half of a part to an outline,
+  // whose triangles would be thin. `places`: of the outlines' vertices.
+  std::vector<Vector2d> PlacesBetween(uint32_t p, const std::vector<std::vector<uint32_t>>& outlines,
+                                      const std::vector<Vector2d>& places) const {
+    std::vector<Vector2d> out;
+    if (least_cells_ == 1) return out;
+    const Cells& cells = cells_[p];
+    for (size_t i = 0; i + 1 < cells.lines(0).size(); ++i) {
+      for (size_t j = 0; j + 1 < cells.lines(1).size(); ++j) {
+        const Vector2d low(cells.lines(0)[i], cells.lines(1)[j]);
+        const Vector2d width = Vector2d(cells.lines(0)[i + 1], cells.lines(1)[j + 1]) - low;
+        const Vector2d parts = static_cast<double>(least_cells_) * width.cwiseInverse();
+        std::vector<std::array<Vector2d, 2>> near;  // segments of outlines about the cell, in parts from its corner
+        for (const std::vector<uint32_t>& outline : outlines) {
+          for (size_t k = 0; k < outline.size(); ++k) {
+            const Vector2d a = (places[outline[k]] - low).cwiseProduct(parts);
+            const Vector2d b = (places[outline[(k + 1) % outline.size()]] - low).cwiseProduct(parts);
+            const double last = static_cast<double>(least_cells_) + 1;
+            if (a.cwiseMin(b).maxCoeff() < last && a.cwiseMax(b).minCoeff() > -1) near.push_back({a, b});
+          }
+        }
+        for (size_t a = 0; a < least_cells_; ++a) {
+          for (size_t b = 0; b < least_cells_; ++b) {
+            const Vector2d at(static_cast<double>(a), static_cast<double>(b));
+            const bool is_apart = std::all_of(near.begin(), near.end(), [&](const auto& segment) {
+              const Vector2d way = segment[1] - segment[0];
+              const double length_sq = way.squaredNorm();
+              const double t = length_sq > 0 ? std::clamp((at - segment[0]).dot(way) / length_sq, 0.0, 1.0) : 0;
+              return (at - segment[0] - t * way).squaredNorm() > 0.25;
+            });
+            if (!is_apart) continue;
+            // On a line of knots exactly.
+            out.push_back(low + at.cwiseQuotient(parts));
+            if (a == 0) out.back().x() = low.x();
+            if (b == 0) out.back().y() = low.y();
+          }
+        }
+      }
+    }
+    return out;
   }
 
   absl::Status Triangulate(uint32_t p) {
@@ -524,9 +608,13 @@ class Tessellator {
       }
       outlines.push_back(std::move(outline));
     }
-    for (size_t i = 1; i + 1 < cells.lines(0).size(); ++i) {
-      for (size_t j = 1; j + 1 < cells.lines(1).size(); ++j) insert({cells.lines(0)[i], cells.lines(1)[j]}, PlanarTriangulation::kNone);
+    for (size_t i = 1; i + 1 < cells.creases(0).size(); ++i) {
+      for (size_t j = 1; j + 1 < cells.creases(1).size(); ++j) {
+        insert({cells.creases(0)[i], cells.creases(1)[j]}, PlanarTriangulation::kNone);
+      }
     }
+    const std::vector<Vector2d> between = PlacesBetween(p, outlines, places);
+    for (const Vector2d& uv : between) insert(uv, PlanarTriangulation::kNone);
     const auto crossing = [&](const Vector2d& at) {
       const Vector2d uv = at.cwiseQuotient(scale);
       return absl::InvalidArgumentError(absl::StrCat("loops: cross near (u, v) = (", uv.x(), ", ", uv.y(), ")"));
@@ -539,7 +627,7 @@ class Tessellator {
     }
     for (int axis = 0; axis < 2; ++axis) {
       std::map<double, std::vector<std::pair<double, uint32_t>>> on_lines;
-      for (size_t i = 1; i + 1 < cells.lines(axis).size(); ++i) on_lines[cells.lines(axis)[i]];
+      for (size_t i = 1; i + 1 < cells.creases(axis).size(); ++i) on_lines[cells.creases(axis)[i]];
       for (uint32_t v = 4; v < places.size(); ++v) {
         if (const auto line = on_lines.find(places[v][axis]); line != on_lines.end()) line->second.emplace_back(places[v][1 - axis], v);
       }
@@ -582,7 +670,7 @@ class Tessellator {
         for (int i = 0; i < 3; ++i) {
           if (triangle.kinds[static_cast<size_t>(i)] == PlanarTriangulation::EdgeKind::kOutline) continue;
           const double square =
-              cells.SquareIn(cell, places[v[static_cast<size_t>((i + 1) % 3)]] - places[v[static_cast<size_t>((i + 2) % 3)]]);
+              cells.SquareOfSide(places[v[static_cast<size_t>((i + 1) % 3)]], places[v[static_cast<size_t>((i + 2) % 3)]], cell);
           if (square > longest) {
             longest = square;
             across = i;
@@ -609,7 +697,7 @@ class Tessellator {
       for (size_t i = 0; i < 3; ++i) {
         uint32_t& vertex = vertices[t.vertices[i]];
         if (vertex == PlanarTriangulation::kNone) {
-          vertex = NewVertex(points[t.vertices[i]]);
+          vertex = NewVertex(p, places[t.vertices[i]], points[t.vertices[i]]);
         }
         out[i] = vertex;
       }
@@ -618,8 +706,9 @@ class Tessellator {
     return absl::OkStatus();
   }
 
-  SurfaceMesh Collect() {
+  SurfaceMesh Collect(std::vector<NurbsGridPlace>* places) {
     SurfaceMesh mesh;
+    if (places != nullptr) places->clear();
     std::vector<uint32_t> numbers(points_m_.size(), PlanarTriangulation::kNone);
     for (const std::array<uint32_t, 3>& t : triangles_) {
       std::array<uint32_t, 3> out{};
@@ -629,6 +718,7 @@ class Tessellator {
         if (numbers[v] == PlanarTriangulation::kNone) {
           numbers[v] = static_cast<uint32_t>(mesh.vertices.size());
           mesh.vertices.push_back(points_m_[v]);
+          if (places != nullptr) places->push_back(places_[v]);
         }
         v = numbers[v];
       }
@@ -639,6 +729,7 @@ class Tessellator {
 
   const NurbsObject& object_;
   double tolerance_m_;
+  size_t least_cells_;
   double size_m_ = 0;
   std::vector<Cells> cells_;
   std::vector<std::vector<std::vector<NurbsTrim>>> boundaries_;
@@ -646,17 +737,19 @@ class Tessellator {
   std::vector<Edge> edges_;
   size_t samples_ = 0;
   std::vector<Vector3d> points_m_;
+  std::vector<NurbsGridPlace> places_;  // of points_m_
   Unions unions_;
   std::vector<std::array<uint32_t, 3>> triangles_;
 };
 
 }  // namespace
 
-absl::StatusOr<SurfaceMesh> TessellateNurbsObject(const NurbsObject& object, double tolerance_m, double join_tolerance_m) {
+absl::StatusOr<SurfaceMesh> TessellateNurbsObject(const NurbsObject& object, double tolerance_m, double join_tolerance_m,
+                                                  std::vector<NurbsGridPlace>* places, size_t least_cells) {
   if (!(tolerance_m > 0) || !std::isfinite(tolerance_m)) {
     return absl::InvalidArgumentError(absl::StrCat("tolerance_m: ", tolerance_m, ", it must be positive and finite"));
   }
-  return Tessellator(object, tolerance_m).Run(join_tolerance_m);
+  return Tessellator(object, tolerance_m, std::max<size_t>(least_cells, 1)).Run(join_tolerance_m, places);
 }
 
 }  // namespace palpate::sim

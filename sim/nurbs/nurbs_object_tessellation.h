@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "sim/mesh/tet_mesh.h"
+#include "sim/nurbs/nurbs_grid_tessellation.h"
 #include "sim/nurbs/nurbs_object.h"
 
 namespace palpate::sim {
@@ -15,8 +19,12 @@ namespace palpate::sim {
 /// enough: over a triangle in (u, v) on which S is smooth, its distance from the plane triangle is at most a sixth of L^2, where L is the
 /// longest side measured by bounds of the second derivatives. These bounds are of the Bezier patch, from differences of control points.
 ///
+/// `places` (or null): becomes [vertex]. `least_cells`: sides of triangles are no longer than about a span between knots by so many; of
+/// spans that a loop cuts, what is left is as fine.
+///
 /// Errors: InvalidArgument (a tolerance that is not positive; loops that cross, naming the patch and a place in (u, v)), ResourceExhausted
 /// (more than kMaxTessellationTriangles). Deterministic.
-absl::StatusOr<SurfaceMesh> TessellateNurbsObject(const NurbsObject& object, double tolerance_m, double join_tolerance_m = 0);
+absl::StatusOr<SurfaceMesh> TessellateNurbsObject(const NurbsObject& object, double tolerance_m, double join_tolerance_m = 0,
+                                                  std::vector<NurbsGridPlace>* places = nullptr, size_t least_cells = 1);
 
 }  // namespace palpate::sim

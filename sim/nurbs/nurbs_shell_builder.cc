@@ -4,6 +4,9 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include <Eigen/Dense>
@@ -13,6 +16,7 @@
 #include "sim/nurbs/gauss_quadrature.h"
 #include "sim/nurbs/nurbs_basis.h"
 #include "sim/nurbs/nurbs_shell_joints.h"
+#include "sim/nurbs/nurbs_trim_cells.h"
 
 namespace palpate::sim {
 namespace {
@@ -22,6 +26,7 @@ using Eigen::Vector3d;
 using nurbs_basis::Basis;
 
 constexpr double kLeastArea = 1e-9;  // of the product of the tangents' lengths: below, a Gauss point has no area
+constexpr double kLeastMass = 1e-9;  // of the mean of control points; that of one at a corner of a cut cell may be next to nothing
 constexpr size_t kU = 0, kV = 1;
 
 /// A Gauss point of the quadrature along one direction, with the basis functions there.
@@ -38,6 +43,10 @@ size_t PointsOfSpan(int degree, bool is_full, int smooth_ends) {
   return smooth_ends == 2 ? static_cast<size_t>(degree + 2) / 2 : static_cast<size_t>(degree);
 }
 
+Abscissa AbscissaAt(std::span<const double> knots, int degree, size_t span, double t, double weight) {
+  return {t, weight, span - static_cast<size_t>(degree), nurbs_basis::BasisWithDerivatives(knots, degree, span, t)};
+}
+
 /// [span][point]
 std::vector<std::vector<Abscissa>> AbscissasOf(const std::vector<double>& knots, int degree, bool is_full) {
   std::vector<std::vector<Abscissa>> spans;
@@ -49,9 +58,7 @@ std::vector<std::vector<Abscissa>> AbscissasOf(const std::vector<double>& knots,
     const double width = knots[k + 1] - knots[k];
     spans.emplace_back();
     for (size_t i = rule.places.size(); i-- > 0;) {
-      const double t = knots[k] + rule.places[i] * width;
-      spans.back().push_back(
-          {t, rule.weights[i] * width, k - static_cast<size_t>(degree), nurbs_basis::BasisWithDerivatives(knots, degree, k, t)});
+      spans.back().push_back(AbscissaAt(knots, degree, k, knots[k] + rule.places[i] * width, rule.weights[i] * width));
     }
   }
   return spans;
@@ -71,7 +78,8 @@ class Builder {
 
   absl::StatusOr<gpu::NurbsShellModel> Run() {
     PALPATE_RETURN_IF_ERROR(Check());
-    PALPATE_ASSIGN_OR_RETURN(joints_, JoinNurbsShell(object_));
+    PALPATE_RETURN_IF_ERROR(FindCells());
+    PALPATE_ASSIGN_OR_RETURN(joints_, JoinNurbsShell(object_, KeptPoints()));
     for (const NurbsPatch& patch : object_.patches()) {
       for (const Eigen::Vector4d& control : patch.surface.control()) {
         position_.push_back(control.hnormalized());
@@ -86,6 +94,7 @@ class Builder {
     for (const NurbsShellSeam& seam : joints_.seams) {
       if (!seam.is_smooth && options_.crease_stiffness > 0) PALPATE_RETURN_IF_ERROR(AddStrip(seam));
     }
+    if (object_.is_trimmed()) BoundMasses();
     ListEntries();
     return std::move(model_);
   }
@@ -109,9 +118,6 @@ class Builder {
     }
     for (size_t p = 0; p < object_.patches().size(); ++p) {
       const NurbsPatch& patch = object_.patches()[p];
-      if (!patch.loops.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat(NurbsPatchPath(p, patch.name), ": is trimmed; shells are of whole patches"));
-      }
       const int u = patch.surface.degree(NurbsDirection::kU);
       const int v = patch.surface.degree(NurbsDirection::kV);
       if (std::min(u, v) >= 2 && std::max(u, v) <= kMaxNurbsShellDegree) continue;
@@ -119,6 +125,50 @@ class Builder {
                                                      kMaxNurbsShellDegree, "]; a shell bends by second derivatives"));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status FindCells() {
+    for (size_t p = 0; p < object_.patches().size(); ++p) {
+      std::optional<NurbsTrimCells>& cells = cells_.emplace_back();
+      if (object_.patches()[p].loops.empty()) continue;
+      absl::StatusOr<NurbsTrimCells> found = NurbsTrimCells::Create(object_.patches()[p]);
+      if (!found.ok()) return Annotate(found.status(), NurbsPatchPath(p, object_.patches()[p].name));
+      cells = *std::move(found);
+    }
+    return absl::OkStatus();
+  }
+
+  /// [point of a net] whether it acts where something is left.
+  std::vector<uint8_t> KeptPoints() const {
+    std::vector<uint8_t> out;
+    for (size_t p = 0; p < cells_.size(); ++p) {
+      const NurbsSurface& surface = object_.patches()[p].surface;
+      const size_t columns = surface.count(NurbsDirection::kV);
+      const size_t begin = out.size();
+      out.resize(begin + surface.control().size(), cells_[p] ? 0 : 1);
+      if (!cells_[p]) continue;
+      // Control points first to first + degree act on a cell.
+      const auto firsts = [&](NurbsDirection d, int axis) {
+        std::vector<size_t> first;
+        const auto lines = cells_[p]->lines(axis);
+        for (size_t c = 0; c + 1 < lines.size(); ++c) {
+          first.push_back(nurbs_basis::SpanOf(surface.knots(d), surface.degree(d), lines[c]) - static_cast<size_t>(surface.degree(d)));
+        }
+        return first;
+      };
+      const std::vector<size_t> of_u = firsts(NurbsDirection::kU, 0), of_v = firsts(NurbsDirection::kV, 1);
+      for (size_t row = 0; row < of_u.size(); ++row) {
+        for (size_t column = 0; column < of_v.size(); ++column) {
+          if (cells_[p]->kind(row, column) == NurbsCellKind::kEmpty) continue;
+          for (size_t i = 0; i <= static_cast<size_t>(surface.degree(NurbsDirection::kU)); ++i) {
+            for (size_t j = 0; j <= static_cast<size_t>(surface.degree(NurbsDirection::kV)); ++j) {
+              out[begin + (of_u[row] + i) * columns + of_v[column] + j] = 1;
+            }
+          }
+        }
+      }
+    }
+    return out;
   }
 
   void AddControlPoints() {
@@ -131,7 +181,7 @@ class Builder {
     for (size_t n = 0; n < joints_.parts.size(); ++n) {
       for (const auto& [control, weight] : joints_.parts[n]) model_.net_parts.push_back({control, weight});
       model_.net_part_begin.push_back(static_cast<uint32_t>(model_.net_parts.size()));
-      if (joints_.parts[n].size() != 1) continue;
+      if (joints_.is_kept[n] == 0 || joints_.parts[n].size() != 1) continue;
       const Vector3d& x = position_[n];
       model_.rest_m[joints_.parts[n][0].first] = {x.x(), x.y(), x.z()};
     }
@@ -141,34 +191,88 @@ class Builder {
     const bool is_full = options_.quadrature == NurbsShellQuadrature::kFull;
     const auto us = AbscissasOf(piece.knots[kU], piece.degree[kU], is_full);
     const auto vs = AbscissasOf(piece.knots[kV], piece.degree[kV], is_full);
-    const size_t columns = object_.patches()[piece.patch].surface.count(NurbsDirection::kV);
-    const double thickness = material_.thickness_m;
+    const auto all_us = AbscissasOf(piece.knots[kU], piece.degree[kU], true);
+    const auto all_vs = AbscissasOf(piece.knots[kV], piece.degree[kV], true);
+    const std::optional<NurbsTrimCells>& cells = cells_[piece.patch];
     // Spans row by row, every second row backwards, so that what follows on each other is near each other.
     for (size_t row = 0; row < us.size(); ++row) {
       for (size_t step = 0; step < vs.size(); ++step) {
         const size_t column = row % 2 == 0 ? step : vs.size() - 1 - step;
-        for (const Abscissa& u : us[row]) {
-          for (const Abscissa& v : vs[column]) {
-            near_.clear();
-            for (size_t i = 0; i <= static_cast<size_t>(piece.degree[kU]); ++i) {
-              for (size_t j = 0; j <= static_cast<size_t>(piece.degree[kV]); ++j) {
-                const size_t at = (piece.first[kU] + u.first + i) * columns + piece.first[kV] + v.first + j;
-                const auto net = static_cast<uint32_t>(joints_.net_begin[piece.patch] + at);
-                near_.push_back({net, weight_[net], Product(u.basis, i, v.basis, j)});
-              }
-            }
-            const gpu::NurbsShellGauss gauss{.bending_n_m = bending_n_m_,
-                                             .membrane_per_bending_per_m2 = 12 / (thickness * thickness),
-                                             .damping_s = material_.damping_s,
-                                             .patch = piece.patch,
-                                             .u = u.t,
-                                             .v = v.t};
-            PALPATE_RETURN_IF_ERROR(AddGauss(gauss, u.weight * v.weight, true));
-          }
+        if (!cells) {
+          PALPATE_RETURN_IF_ERROR(AddSpan(piece, us[row], vs[column], 1));
+          continue;
+        }
+        const size_t u = cells->IndexOf(0, us[row][0].t), v = cells->IndexOf(1, vs[column][0].t);
+        if (cells->kind(u, v) == NurbsCellKind::kWhole) {
+          const bool is_inner = IsAmongWhole(*cells, u, v);
+          PALPATE_RETURN_IF_ERROR(AddSpan(piece, is_inner ? us[row] : all_us[row], is_inner ? vs[column] : all_vs[column], 1));
+        } else if (cells->kind(u, v) == NurbsCellKind::kCut) {
+          PALPATE_RETURN_IF_ERROR(AddCut(piece, *cells, u, v));
+          PALPATE_RETURN_IF_ERROR(AddSpan(piece, all_us[row], all_vs[column], kNurbsShellCutAwayStiffness));
         }
       }
     }
     return absl::OkStatus();
+  }
+
+  /// Whether the cells around one that is whole are whole too; those beyond the sides of the patch do not count.
+  static bool IsAmongWhole(const NurbsTrimCells& cells, size_t row, size_t column) {
+    for (size_t i = row - std::min<size_t>(row, 1); i < std::min(cells.rows(), row + 2); ++i) {
+      for (size_t j = column - std::min<size_t>(column, 1); j < std::min(cells.columns(), column + 2); ++j) {
+        if (cells.kind(i, j) != NurbsCellKind::kWhole) return false;
+      }
+    }
+    return true;
+  }
+
+  /// All of a span, with this share of the stiffness; with less than all of it has no mass.
+  absl::Status AddSpan(const NurbsShellPiece& piece, const std::vector<Abscissa>& us, const std::vector<Abscissa>& vs, double share) {
+    for (const Abscissa& u : us) {
+      for (const Abscissa& v : vs) PALPATE_RETURN_IF_ERROR(AddPoint(piece, u, v, u.weight * v.weight, share));
+    }
+    return absl::OkStatus();
+  }
+
+  /// What is left of a span that is cut: the points are exact for polynomials over the area at rest.
+  absl::Status AddCut(const NurbsShellPiece& piece, const NurbsTrimCells& cells, size_t row, size_t column) {
+    const NurbsSurface& surface = object_.patches()[piece.patch].surface;
+    absl::StatusOr<std::vector<NurbsCubaturePoint>> points = cells.PointsOf(row, column);
+    if (!points.ok()) return Annotate(points.status(), NurbsPatchPath(piece.patch, object_.patches()[piece.patch].name));
+    const auto area_at = [&](const Eigen::Vector2d& uv) {
+      const NurbsPoint at = surface.PointWithDerivatives(uv.x(), uv.y());
+      return at.du.cross(at.dv).norm();
+    };
+    for (NurbsCubaturePoint& point : *points) point.weight *= area_at(point.uv);
+    for (const NurbsCubaturePoint& point : CompressCubature(*points, 2 * std::max(piece.degree[kU], piece.degree[kV]))) {
+      const auto at = [&](size_t d) {
+        const double t = point.uv[static_cast<Eigen::Index>(d)];
+        return AbscissaAt(piece.knots[d], piece.degree[d], nurbs_basis::SpanOf(piece.knots[d], piece.degree[d], t), t, 1);
+      };
+      PALPATE_RETURN_IF_ERROR(AddPoint(piece, at(kU), at(kV), point.weight / area_at(point.uv), 1));
+    }
+    return absl::OkStatus();
+  }
+
+  /// A Gauss point of a patch. `weight`: of the parameters; `share`: of the stiffness.
+  absl::Status AddPoint(const NurbsShellPiece& piece, const Abscissa& u, const Abscissa& v, double weight, double share) {
+    const size_t columns = object_.patches()[piece.patch].surface.count(NurbsDirection::kV);
+    near_.clear();
+    for (size_t i = 0; i <= static_cast<size_t>(piece.degree[kU]); ++i) {
+      for (size_t j = 0; j <= static_cast<size_t>(piece.degree[kV]); ++j) {
+        const size_t at = (piece.first[kU] + u.first + i) * columns + piece.first[kV] + v.first + j;
+        const auto net = static_cast<uint32_t>(joints_.net_begin[piece.patch] + at);
+        near_.push_back({net, weight_[net], Product(u.basis, i, v.basis, j)});
+      }
+    }
+    gpu::NurbsShellGauss gauss{.bending_n_m = bending_n_m_,
+                               .membrane_per_bending_per_m2 = 12 / (material_.thickness_m * material_.thickness_m),
+                               .damping_s = material_.damping_s,
+                               .is_surface = share == 1,
+                               .patch = piece.patch,
+                               .u = u.t,
+                               .v = v.t};
+    for (double& modulus : gauss.bending_n_m) modulus *= share;
+    return AddGauss(gauss, weight, false);
   }
 
   /// A strip of degree 2 across a seam, which bends about the seam alone.
@@ -180,14 +284,18 @@ class Builder {
       for (const Abscissa& along : span) {
         for (const Abscissa& over : across[0]) {
           near_.clear();
+          bool is_kept = true;
           for (size_t j = 0; j <= static_cast<size_t>(seam.degree); ++j) {
             const size_t k = along.first + j;
+            is_kept = is_kept && seam.is_kept[k] != 0;
             near_.push_back({seam.before[k], seam.weight_before[k], Product(over.basis, 0, along.basis, j)});
             near_.push_back({seam.on[k], seam.weight_on[k], Product(over.basis, 1, along.basis, j)});
             near_.push_back({seam.after[k], seam.weight_after[k], Product(over.basis, 2, along.basis, j)});
           }
-          gpu::NurbsShellGauss gauss{.bending_n_m = {stiffness, 0, 0, 0}, .damping_s = material_.damping_s, .patch = seam.patch};
-          PALPATE_RETURN_IF_ERROR(AddGauss(gauss, over.weight * along.weight, false));
+          if (!is_kept) continue;
+          gpu::NurbsShellGauss gauss{
+              .bending_n_m = {stiffness, 0, 0, 0}, .damping_s = material_.damping_s, .is_surface = false, .patch = seam.patch};
+          PALPATE_RETURN_IF_ERROR(AddGauss(gauss, over.weight * along.weight, true));
         }
       }
     }
@@ -198,8 +306,8 @@ class Builder {
     return {u[0][i] * v[0][j], u[1][i] * v[0][j], u[0][i] * v[1][j], u[2][i] * v[0][j], u[0][i] * v[2][j], u[1][i] * v[1][j]};
   }
 
-  /// From near_. `weight`: of the parameters. With mass it is of the shell, else of a strip, whose axis 2 runs along the second parameter.
-  absl::Status AddGauss(gpu::NurbsShellGauss gauss, double weight, bool has_mass) {
+  /// From near_. `weight`: of the parameters. Axis 1 runs along the first parameter, of a strip axis 2 along the second.
+  absl::Status AddGauss(gpu::NurbsShellGauss gauss, double weight, bool is_strip) {
     std::array<double, 6> w{};
     for (const Near& near : near_) {
       for (size_t d = 0; d < 6; ++d) w[d] += near.weight * near.n[d];
@@ -225,7 +333,7 @@ class Builder {
                                                      ": the surface has no area at u = ", gauss.u, ", v = ", gauss.v));
     }
     const Vector3d n = normal / area;
-    const Vector3d first = has_mass ? a1.normalized() : Vector3d(a2.normalized().cross(n));
+    const Vector3d first = is_strip ? Vector3d(a2.normalized().cross(n)) : Vector3d(a1.normalized());
     const Vector3d second = n.cross(first);
     Matrix2d axes;  // lengths along the axes by the parameters
     axes << first.dot(a1), first.dot(a2), second.dot(a1), second.dot(a2);
@@ -250,7 +358,7 @@ class Builder {
     }
     gauss.area_m2 = area * weight;
     gauss.begin = static_cast<uint32_t>(model_.entries.size());
-    const double mass = has_mass ? gauss.area_m2 * material_.thickness_m * material_.density_kg_per_m3 : 0;
+    const double mass = gauss.is_surface ? gauss.area_m2 * material_.thickness_m * material_.density_kg_per_m3 : 0;
     for (const auto& [control, entry] : entries) {
       const Vector3d x(model_.rest_m[control].data());
       gauss.rest_curvature_per_m[0] += entry.by_11_per_m2 * n.dot(x - position_[near_[0].net]);
@@ -262,6 +370,14 @@ class Builder {
     gauss.end = static_cast<uint32_t>(model_.entries.size());
     model_.gauss.push_back(gauss);
     return absl::OkStatus();
+  }
+
+  /// Lifts masses that are next to nothing, for floats; their sum stays.
+  void BoundMasses() {
+    const double sum = std::accumulate(model_.mass_kg.begin(), model_.mass_kg.end(), 0.0);
+    for (double& mass : model_.mass_kg) mass = std::max(mass, kLeastMass * sum / static_cast<double>(model_.control_count()));
+    const double lifted = std::accumulate(model_.mass_kg.begin(), model_.mass_kg.end(), 0.0);
+    for (double& mass : model_.mass_kg) mass *= sum / lifted;
   }
 
   void ListEntries() {
@@ -276,6 +392,7 @@ class Builder {
   const NurbsObject& object_;
   const NurbsShellMaterial& material_;
   const NurbsShellOptions& options_;
+  std::vector<std::optional<NurbsTrimCells>> cells_;  // [patch] of those that are trimmed
   NurbsShellJoints joints_;
   std::vector<Vector3d> position_;  // [point of a net]
   std::vector<double> weight_;

@@ -33,10 +33,21 @@ struct NurbsShellOptions {
 
 inline constexpr int kMaxNurbsShellDegree = 5;
 
+/// Cells that loops cut have all of their stiffness at what is left of them, and this share of it at all of the cell, without mass: so the
+/// energy of a cut cell is off by this share of what it would be without the cut. Control points that act on next to nothing are held by
+/// it, as in the finite cell method (J. Parvizian, A. Duester, E. Rank, Finite cell method, 2007).
+inline constexpr double kNurbsShellCutAwayStiffness = 1e-4;
+
 /// The Kirchhoff-Love shell of an object's mid-surface. Degrees are in [2, kMaxNurbsShellDegree], bending needs two derivatives; see
 /// ElevateNurbsDegree. Sides with the same control points, forwards or backwards, are joined; see docs/algorithms/nurbs_shells.md for how
-/// they bend. Lines of knots of full multiplicity count as sides. Errors: InvalidArgument, naming the patch, for trimmed patches, degrees,
-/// material out of range, no area, sides that meet in space with other control points, and edges of three sides.
+/// they bend. Lines of knots of full multiplicity count as sides.
+///
+/// Of trimmed patches there is what the loops leave, in energy, mass and area. Cells between lines of knots that are cut have points of
+/// NurbsTrimCells, compressed for polynomials of twice the degree over the area at rest. Control points that act on nothing that is left
+/// are no unknowns.
+///
+/// Errors: InvalidArgument, naming the patch, for degrees, material out of range, no area, loops that cross, overlap or leave nothing,
+/// sides that meet in space with other control points, trims that are edges in space of two patches, and edges of three sides.
 absl::StatusOr<gpu::NurbsShellModel> BuildNurbsShell(const NurbsObject& object, const NurbsShellMaterial& material,
                                                      const NurbsShellOptions& options = {});
 

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include <Eigen/QR>
+
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 
@@ -34,7 +36,10 @@ struct Side {
 
 class Joiner {
  public:
-  explicit Joiner(const NurbsObject& object) : object_(object), tolerance_m_(kSamePlace * object.ControlBox_m().diagonal().norm()) {}
+  Joiner(const NurbsObject& object, std::vector<uint8_t> is_kept)
+      : object_(object), tolerance_m_(kSamePlace * object.ControlBox_m().diagonal().norm()) {
+    out_.is_kept = std::move(is_kept);
+  }
 
   absl::StatusOr<NurbsShellJoints> Run() {
     out_.net_begin = {0};
@@ -45,6 +50,7 @@ class Joiner {
       }
       out_.net_begin.push_back(static_cast<uint32_t>(position_.size()));
     }
+    if (out_.is_kept.empty()) out_.is_kept.assign(position_.size(), 1);
     root_.resize(position_.size());
     std::iota(root_.begin(), root_.end(), 0U);
     for (uint32_t p = 0; p < object_.patches().size(); ++p) SplitPatch(p);
@@ -209,6 +215,8 @@ class Joiner {
     seam.weight_before = a.weight_inner;
     seam.weight_after = b.weight_inner;
     for (double& w : seam.weight_after) w *= a.weight_on[0] / b.weight_on[0];
+    for (size_t k = 0; k < a.on.size(); ++k) seam.is_kept.push_back(out_.is_kept[a.on[k]] & out_.is_kept[b.on[k]]);
+    if (std::ranges::count(seam.is_kept, 1) == 0) return;
     for (size_t k = 0; k < a.on.size(); ++k) Unite(a.on[k], b.on[k]);
     joined_.emplace_back(piece.patch, out_.pieces[b.piece].patch);
     out_.seams.push_back(std::move(seam));
@@ -224,9 +232,14 @@ class Joiner {
         return pair == std::pair(a.patch, b.patch) || pair == std::pair(b.patch, a.patch);
       });
       if (is_joined) continue;
+      const std::string path = NurbsPatchPath(a.patch, object_.patches()[a.patch].name);
+      const std::string other = NurbsPatchPath(b.patch, object_.patches()[b.patch].name);
+      if (!object_.patches()[a.patch].loops.empty() || !object_.patches()[b.patch].loops.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(path, ", loops[", a.loop, "].curves[", a.curve, "]: is an edge in space with ",
+                                                       other, "; patches of a shell join along sides with the same control points alone"));
+      }
       return absl::InvalidArgumentError(
-          absl::StrCat(NurbsPatchPath(a.patch, object_.patches()[a.patch].name), ", the side of the ", kSideNames[a.curve % 4], ", meets ",
-                       NurbsPatchPath(b.patch, object_.patches()[b.patch].name),
+          absl::StrCat(path, ", the side of the ", kSideNames[a.curve % 4], ", meets ", other,
                        " with other control points, weights or knots along it; give both the same degree and knots there"));
     }
     return absl::OkStatus();
@@ -248,6 +261,7 @@ class Joiner {
       std::optional<double> speed, gain;
       bool is_smooth = true;
       for (size_t k = 0; k < seam.on.size() && is_smooth; ++k) {
+        if (seam.is_kept[k] == 0) continue;
         const uint32_t on = Root(seam.on[k]);
         if (on == Root(seam.before[k]) && on == Root(seam.after[k])) continue;  // a pole
         const auto share = PlaceBetween(position_[seam.before[k]], position_[on], position_[seam.after[k]]);
@@ -294,17 +308,85 @@ class Joiner {
   }
 
   void Number() {
-    for (uint32_t n = 0; n < root_.size(); ++n) Resolve(Root(n));
+    for (uint32_t n = 0; n < root_.size(); ++n) {  // joined points are kept together
+      Resolve(Root(n));
+      out_.is_kept[Root(n)] |= out_.is_kept[n];
+    }
     std::map<uint32_t, uint32_t> number;
     for (uint32_t n = 0; n < root_.size(); ++n) {  // rising, so that neighbours stay near each other
+      out_.is_kept[n] = out_.is_kept[Root(n)];
       const std::map<uint32_t, double>& of = resolved_[Root(n)];
-      if (Root(n) == n && of.size() == 1 && of.begin()->first == n) number.emplace(n, static_cast<uint32_t>(number.size()));
+      if (out_.is_kept[n] == 0 || Root(n) != n || of.size() != 1 || of.begin()->first != n) continue;
+      number.emplace(n, static_cast<uint32_t>(number.size()));
     }
     out_.control_count = static_cast<uint32_t>(number.size());
     out_.parts.resize(root_.size());
     for (uint32_t n = 0; n < root_.size(); ++n) {
+      if (out_.is_kept[n] == 0) continue;
       for (const auto& [unknown, weight] : resolved_[Root(n)]) out_.parts[n].emplace_back(number.at(unknown), weight);
     }
+    for (uint32_t p = 0; p < object_.patches().size(); ++p) CarryCutAway(p);
+  }
+
+  /// Points of a net that are cut away: the mean of kept ones near them that is where they are at rest, as far as one is, with the least
+  /// squares of weights.
+  void CarryCutAway(uint32_t p) {
+    const size_t columns = object_.patches()[p].surface.count(NurbsDirection::kV);
+    const size_t rows = object_.patches()[p].surface.count(NurbsDirection::kU);
+    // The kept point that is nearest in the net, from neighbour to neighbour.
+    std::vector<std::optional<size_t>> nearest(rows * columns);
+    std::vector<size_t> front;
+    for (size_t n = 0; n < nearest.size(); ++n) {
+      if (out_.is_kept[out_.net_begin[p] + n] == 0) continue;
+      nearest[n] = n;
+      front.push_back(n);
+    }
+    for (size_t next = 0; next < front.size(); ++next) {
+      const size_t i = front[next] / columns, j = front[next] % columns;
+      const auto visit = [&](size_t n) {
+        if (nearest[n]) return;
+        nearest[n] = nearest[front[next]];
+        front.push_back(n);
+      };
+      if (i > 0) visit(front[next] - columns);
+      if (i + 1 < rows) visit(front[next] + columns);
+      if (j > 0) visit(front[next] - 1);
+      if (j + 1 < columns) visit(front[next] + 1);
+    }
+    for (size_t n = 0; n < nearest.size(); ++n) {
+      if (out_.is_kept[out_.net_begin[p] + n] != 0) continue;
+      constexpr size_t kReach = 2;
+      const size_t i = *nearest[n] / columns, j = *nearest[n] % columns;
+      std::vector<uint32_t> near;
+      for (size_t a = i - std::min(i, kReach); a < std::min(rows, i + kReach + 1); ++a) {
+        for (size_t b = j - std::min(j, kReach); b < std::min(columns, j + kReach + 1); ++b) {
+          const auto net = out_.net_begin[p] + static_cast<uint32_t>(a * columns + b);
+          if (out_.is_kept[net] != 0) near.push_back(net);
+        }
+      }
+      Carry(out_.net_begin[p] + static_cast<uint32_t>(n), near);
+    }
+  }
+
+  void Carry(uint32_t net, const std::vector<uint32_t>& near) {
+    Eigen::MatrixXd equations(4, static_cast<Eigen::Index>(near.size()));
+    const double size = (position_[net] - position_[near[0]]).norm() + tolerance_m_;
+    for (size_t k = 0; k < near.size(); ++k) {
+      equations.col(static_cast<Eigen::Index>(k)) << (position_[near[k]] - position_[net]) / size, 1;
+    }
+    Eigen::CompleteOrthogonalDecomposition<Eigen::MatrixXd> solver;
+    solver.setThreshold(1e-6);
+    Eigen::VectorXd weights = solver.compute(equations).solve(Eigen::Vector4d::UnitW());
+    if (weights.sum() > 0.5) {
+      weights /= weights.sum();
+    } else {
+      weights.setConstant(1 / static_cast<double>(near.size()));
+    }
+    std::map<uint32_t, double> sum;
+    for (size_t k = 0; k < near.size(); ++k) {
+      for (const auto& [unknown, part] : out_.parts[near[k]]) sum[unknown] += weights[static_cast<Eigen::Index>(k)] * part;
+    }
+    out_.parts[net].assign(sum.begin(), sum.end());
   }
 
   struct Tie {
@@ -326,6 +408,8 @@ class Joiner {
 
 }  // namespace
 
-absl::StatusOr<NurbsShellJoints> JoinNurbsShell(const NurbsObject& object) { return Joiner(object).Run(); }
+absl::StatusOr<NurbsShellJoints> JoinNurbsShell(const NurbsObject& object, std::vector<uint8_t> is_kept) {
+  return Joiner(object, std::move(is_kept)).Run();
+}
 
 }  // namespace palpate::sim

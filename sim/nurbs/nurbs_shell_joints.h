@@ -29,7 +29,8 @@ struct NurbsShellSeam {
   /// Along the curve: points of nets on it, and those next to it on either side.
   std::vector<uint32_t> on, before, after;
   std::vector<double> weight_on, weight_before, weight_after;  ///< of those points; of the second side as multiples of the first's
-  bool is_smooth = false;                                      ///< each point on it is a mean of the two beside it
+  std::vector<uint8_t> is_kept;                                ///< of a point on it: trimming leaves something near it on both sides
+  bool is_smooth = false;                                      ///< each kept point on it is a mean of the two beside it
 };
 
 /// How control points of nets depend on each other. Points of nets are numbered patch by patch, [count_u][count_v].
@@ -40,10 +41,13 @@ struct NurbsShellJoints {
   uint32_t control_count = 0;  ///< of unknowns
   /// [point of a net] its position is the mean of these unknowns, rising.
   std::vector<std::vector<std::pair<uint32_t, double>>> parts;
+  /// [point of a net] trimming leaves something where it acts. Others are no unknowns: they go along with those near them, for drawing
+  /// alone.
+  std::vector<uint8_t> is_kept;
 };
 
-/// Joins sides with the same control points. Points of a seam across which the surface is smooth are tied to those beside them, so that it
-/// stays smooth. Errors as of BuildNurbsShell.
-absl::StatusOr<NurbsShellJoints> JoinNurbsShell(const NurbsObject& object);
+/// Joins sides with the same control points, unless one of them is trimmed away. Points of a seam across which the surface is smooth are
+/// tied to those beside them, so that it stays smooth. `is_kept`: as in NurbsShellJoints; empty: all. Errors as of BuildNurbsShell.
+absl::StatusOr<NurbsShellJoints> JoinNurbsShell(const NurbsObject& object, std::vector<uint8_t> is_kept = {});
 
 }  // namespace palpate::sim

@@ -188,7 +188,7 @@ std::vector<Eigen::Triplet<double>> ReferenceNurbsShell::Stiffness(const VectorX
 VectorXd ReferenceNurbsShell::AreaLoad(const Vector3d& load_n_per_m2) const {
   VectorXd load = VectorXd::Zero(size());
   for (const NurbsShellGauss& gauss : model_.gauss) {
-    if (gauss.membrane_per_bending_per_m2 == 0) continue;  // a strip
+    if (!gauss.is_surface) continue;
     for (uint32_t e = gauss.begin; e < gauss.end; ++e) {
       const NurbsShellEntry& entry = model_.entries[e];
       load.segment<3>(3 * static_cast<Eigen::Index>(entry.control)) += gauss.area_m2 * entry.value * load_n_per_m2;
@@ -200,7 +200,7 @@ VectorXd ReferenceNurbsShell::AreaLoad(const Vector3d& load_n_per_m2) const {
 VectorXd ReferenceNurbsShell::PressureLoad(const VectorXd& x, double pressure_pa) const {
   VectorXd load = VectorXd::Zero(size());
   for (const NurbsShellGauss& gauss : model_.gauss) {
-    if (gauss.membrane_per_bending_per_m2 == 0) continue;
+    if (!gauss.is_surface) continue;
     const State s(model_, gauss, x);
     for (uint32_t e = gauss.begin; e < gauss.end; ++e) {
       const NurbsShellEntry& entry = model_.entries[e];

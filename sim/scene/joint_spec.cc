@@ -395,6 +395,11 @@ absl::Status HoldPatchPoint(const EndSpec& end, const std::string& path, const s
     return absl::InvalidArgumentError(
         absl::StrCat(At(path, is_u ? "u" : "v"), ": ", at, " is outside the knots of the patch, [", low, ", ", high, "]"));
   }
+  const bool is_trimmed = body.nurbs_shell && !patches[end.patch->patch()].loops.empty();
+  if (is_trimmed && !sim::NurbsTrimRegion(patches[end.patch->patch()]).Contains({u, v})) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": (u, v) = (", u, ", ", v, ") is in what is trimmed away of patch ",
+                                                   end.patch->patch(), " of \"", body.name, "\""));
+  }
   if (body.nurbs_shell) {
     out->control = sim::JointControlPointsAt(body, end.patch->patch(), u, v);
     out->point_m = sim::JointOriginOf(body, out->control);

@@ -85,9 +85,7 @@ absl::Status CheckNurbsShell(const BodyDescription& body) {
   if (body.nurbs == nullptr || shell.model == nullptr) return error("nurbs_shell: the body has no exact surface, or the shell no model");
   if (body.kind != BodyKind::kDeformable || body.simulation != Simulation::kDynamic)
     return error("kind: a NURBS shell is deformable and dynamic");
-  if (body.nurbs->vertex_places.size() != body.nurbs->vertices.size()) {
-    return error("nurbs: patches of a shell are whole, and their knots agree where they meet");
-  }
+  if (body.nurbs->vertex_places.size() != body.nurbs->vertices.size()) return error("nurbs: vertices have no places on the surface");
   if (body.shell || !body.zones.empty() || !body.markers.empty() || body.volume_stiffness_pa != 0) {
     return error("nurbs_shell: the body has a shell of triangles, zones, markers or a kept volume as well");
   }
@@ -178,10 +176,9 @@ Vector3d JointOriginOf(const BodyDescription& body, std::span<const JointControl
 }
 
 double NurbsShellArea_m2(const gpu::NurbsShellModel& model) {
-  // Strips along edges only bend, on area that patches have already.
-  return std::accumulate(model.gauss.begin(), model.gauss.end(), 0.0, [](double sum, const gpu::NurbsShellGauss& gauss) {
-    return sum + (gauss.membrane_per_bending_per_m2 > 0 ? gauss.area_m2 : 0);
-  });
+  // Strips along edges bend on area that patches have already.
+  return std::accumulate(model.gauss.begin(), model.gauss.end(), 0.0,
+                         [](double sum, const gpu::NurbsShellGauss& gauss) { return sum + (gauss.is_surface ? gauss.area_m2 : 0); });
 }
 
 double NurbsShellMass_kg(const gpu::NurbsShellModel& model) { return std::accumulate(model.mass_kg.begin(), model.mass_kg.end(), 0.0); }

@@ -954,6 +954,29 @@ TEST_F(Scenes, ExactBodiesFallOnAnExactSheet) {
   }
 }
 
+TEST_F(Scenes, AnExactDrapeWithAnOpeningFallsOverABall) {
+  const std::unique_ptr<SceneRun> run = Load("nurbs-drape");
+  ASSERT_NE(run, nullptr);
+  // Of 26 mm between lines of knots: corners of radius 2, an opening of radius 1.35.
+  const double area_m2 = 0.026 * 0.026 * (100 - (4 - std::numbers::pi) * 4 - std::numbers::pi * 1.35 * 1.35);
+  EXPECT_NEAR(run->Info().bodies(0).mass_kg(), 1000 * 0.0008 * area_m2, 1e-7);
+  ASSERT_NO_FATAL_FAILURE(Advance(*run, 180, 20));
+  // The ball, of 55 mm about (0, 0, 60) mm, comes through: the rim of the opening is around it, below its top and on it.
+  double least_m = 1, highest_m = 0, lowest_m = 1, nearest_m = 1;
+  for (const Vector3d& p : run->positions(0)) {
+    least_m = std::min(least_m, p.head<2>().norm());
+    highest_m = std::max(highest_m, p.z());
+    lowest_m = std::min(lowest_m, p.z());
+    nearest_m = std::min(nearest_m, (p - Vector3d(0, 0, 0.06)).norm());
+  }
+  EXPECT_GT(nearest_m, 0.0545) << "outside the ball, whose triangles are up to 0.25 mm inside its surface";
+  EXPECT_GT(least_m, 0.02) << "the opening is where the top of the ball is";
+  EXPECT_LT(highest_m, 0.115) << "below the top";
+  EXPECT_GT(highest_m, 0.09) << "it lies on the ball";
+  EXPECT_LT(lowest_m, 0.06) << "and hangs down around it";
+  EXPECT_GT(lowest_m, 0) << "above the table";
+}
+
 TEST_F(Scenes, APlateFromCadPressesAnExactBladder) {
   const std::unique_ptr<SceneRun> run = Load("nurbs-bladder");
   ASSERT_NE(run, nullptr);

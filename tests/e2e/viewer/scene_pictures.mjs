@@ -35,6 +35,7 @@ const SCENES = {
   'nurbs-drop': { look: [-62, 24, 0.72], play: (hand) => hand.step(240) },
   'nurbs-swing': { look: [-62, 14, 0.9], play: (hand) => hand.step(200) },
   'nurbs-sheet': { look: [-62, 22, 0.8], play: (hand) => hand.step(150) },
+  'nurbs-drape': { look: [-62, 26, 0.8], play: (hand) => hand.step(150) },
   'nurbs-bladder': { look: [-62, 16, 0.8], play: (hand) => hand.step(240) },
   'nurbs-vessel': { look: [-58, 14, 0.8], play: (hand) => hand.step(150) },
   'nurbs-sewn': {

@@ -15,6 +15,7 @@
 #include "sim/nurbs/nurbs_object_tessellation.h"
 #include "sim/nurbs/nurbs_shapes.h"
 #include "tests/sim/nurbs/nurbs_test_objects.h"
+#include "tests/support/trimmed_sheets.h"
 
 namespace palpate::sim {
 namespace {
@@ -180,6 +181,36 @@ TEST(NurbsObjectTest, AHoleInAPlaneIsAsRoundAsAsked) {
         EXPECT_GE(middle.norm(), 0.2 - tolerance_m);
       }
     }
+  }
+}
+
+TEST(NurbsObjectTest, VerticesHavePlacesAndTrianglesAreAsSmallAsAsked) {
+  const NurbsObject object =
+      test::TrimmedSheet(3, 5, 1, {{test::CircleLoop({0.5, 0.5}, 0.45)}, test::PolygonLoop({{0.4, 0.4}, {0.37, 0.61}, {0.6, 0.6}})});
+  const NurbsPatch& patch = object.patches()[0];
+  const NurbsTrimRegion region(patch, 1e-9);
+  for (const size_t cells : {1U, 3U, 4U}) {
+    std::vector<NurbsGridPlace> places;
+    const auto mesh = TessellateNurbsObject(object, 1e-3, 0, &places, cells);
+    ASSERT_TRUE(mesh.ok()) << mesh.status();
+    ASSERT_EQ(places.size(), mesh->vertices.size());
+    for (size_t v = 0; v < places.size(); ++v) {
+      EXPECT_LT((patch.surface.Point(places[v].u, places[v].v) - mesh->vertices[v]).norm(), 1e-15);
+    }
+    double longest = 0, area = 0, thinnest = 1;
+    for (const auto& [a, b, c] : mesh->triangles) {
+      const Vector3d &p = mesh->vertices[a], &q = mesh->vertices[b], &r = mesh->vertices[c];
+      const double side = std::max({(p - q).norm(), (q - r).norm(), (r - p).norm()});
+      const double twice = (q - p).cross(r - p).z();
+      EXPECT_TRUE(region.Contains(Eigen::Vector2d(0.5, 0.5) + ((p + q + r) / 3).head<2>()));
+      EXPECT_GT(twice, 0);
+      area += twice / 2;
+      longest = std::max(longest, side);
+      thinnest = std::min(thinnest, twice / (side * side));
+    }
+    EXPECT_NEAR(area, NurbsAreaOf(patch), 2e-3);
+    EXPECT_LT(longest, cells == 1 ? 0.3 : 1.8 * 0.2 / static_cast<double>(cells));
+    EXPECT_GT(thinnest, 0.01);
   }
 }
 

@@ -6,12 +6,15 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <set>
 
 #include <Eigen/Dense>
 
+#include "sim/nurbs/nurbs_mass_properties.h"
 #include "sim/nurbs/nurbs_shapes.h"
 #include "sim/nurbs/nurbs_shell_joints.h"
+#include "tests/support/trimmed_sheets.h"
 
 namespace palpate::sim {
 namespace {
@@ -227,6 +230,159 @@ TEST(NurbsShellBuilderTest, CreasesHaveStripsThatBendAboutThem) {
   EXPECT_EQ(free->gauss.size() + strips, model->gauss.size());
 }
 
+double SurfaceAreaOf(const gpu::NurbsShellModel& model) {
+  double sum = 0;
+  for (const gpu::NurbsShellGauss& gauss : model.gauss) sum += gauss.is_surface ? gauss.area_m2 : 0;
+  return sum;
+}
+
+TEST(NurbsShellBuilderTest, ATrimmedSheetHasTheMassOfWhatIsLeft) {
+  const double radius = 0.37;
+  const Eigen::Vector2d center(0.48, 0.53);
+  const NurbsTrimDescription outline = test::CircleLoop(center, radius), hole = test::CircleLoop({0.55, 0.6}, 0.08, true);
+  const double area = kPi * (radius * radius - 0.08 * 0.08);
+  const Eigen::Vector2d middle = (radius * radius * center - 0.08 * 0.08 * Eigen::Vector2d(0.55, 0.6)) / (area / kPi);
+  for (const int degree : {2, 3, 4, 5}) {
+    for (const size_t spans : {1U, 3U, 10U}) {
+      SCOPED_TRACE(testing::Message() << "degree " << degree << ", " << spans << " spans");
+      const NurbsObject object = test::TrimmedSheet(degree, spans, 1, {{outline}, {hole}});
+      const auto model = BuildNurbsShell(object, kMaterial);
+      ASSERT_TRUE(model.ok()) << model.status();
+      ExpectConsistent(*model);
+      ExpectNetsAtRest(*model, object);
+      EXPECT_NEAR(SurfaceAreaOf(*model), area, 1e-10);
+      double mass = 0;
+      Vector3d moment = Vector3d::Zero();
+      for (uint32_t c = 0; c < model->control_count(); ++c) {
+        mass += model->mass_kg[c];
+        moment += model->mass_kg[c] * RestOf(*model, c);
+      }
+      EXPECT_NEAR(mass, area * 0.01 * 1000, 1e-9);
+      EXPECT_LT((moment / mass - Vector3d(middle.x() - 0.5, middle.y() - 0.5, 0)).norm(), 1e-8);
+      // Corners of the sheet act on nothing.
+      const size_t whole = (spans + static_cast<size_t>(degree)) * (spans + static_cast<size_t>(degree));
+      EXPECT_EQ(model->control_count() < whole, spans == 10) << model->control_count();
+    }
+  }
+}
+
+TEST(NurbsShellBuilderTest, ALoopAroundAllOfASheetChangesNothing) {
+  const auto whole = BuildNurbsShell(test::TrimmedSheet(3, 5, 1, {}), kMaterial);
+  const auto trimmed = BuildNurbsShell(test::TrimmedSheet(3, 5, 1, {test::WholeLoop()}), kMaterial);
+  ASSERT_TRUE(whole.ok() && trimmed.ok()) << trimmed.status();
+  EXPECT_EQ(trimmed->rest_m, whole->rest_m);
+  ASSERT_EQ(trimmed->gauss.size(), whole->gauss.size());
+  ASSERT_EQ(trimmed->entries.size(), whole->entries.size());
+  for (size_t g = 0; g < whole->gauss.size(); ++g) EXPECT_EQ(trimmed->gauss[g].area_m2, whole->gauss[g].area_m2);
+  for (size_t c = 0; c < whole->control_count(); ++c) EXPECT_NEAR(trimmed->mass_kg[c], whole->mass_kg[c], 1e-15);
+}
+
+TEST(NurbsShellBuilderTest, NextToNothingOfACellHasMassAndStiffness) {
+  // A corner of a triangle that reaches so far into a cell of its own, in shares of it.
+  for (const double share : {1e-1, 1e-3, 1e-5}) {
+    const double tip = 0.5 + share / 8;
+    const NurbsObject object = test::TrimmedSheet(3, 8, 1, {test::PolygonLoop({{0.1, 0.1}, {0.4, 0.1}, {tip, tip}, {0.1, 0.4}})});
+    const auto model = BuildNurbsShell(object, kMaterial);
+    ASSERT_TRUE(model.ok()) << model.status();
+    ExpectConsistent(*model);
+    const double mean = std::accumulate(model->mass_kg.begin(), model->mass_kg.end(), 0.0) / static_cast<double>(model->control_count());
+    double stiffest = 0, softest = 1;  // trace of the membrane's blocks by that of the stiffest
+    std::vector<double> trace(model->control_count(), 0);
+    for (const gpu::NurbsShellEntry& e : model->entries) {
+      const gpu::NurbsShellGauss& gauss = model->gauss[e.gauss];
+      trace[e.control] += gauss.area_m2 * gauss.membrane_per_bending_per_m2 * gauss.bending_n_m[0] *
+                          (e.by_1_per_m * e.by_1_per_m + e.by_2_per_m * e.by_2_per_m);
+    }
+    for (const double t : trace) stiffest = std::max(stiffest, t);
+    for (const double t : trace) softest = std::min(softest, t / stiffest);
+    EXPECT_GT(softest, 1e-4 * kNurbsShellCutAwayStiffness);
+    for (const double mass : model->mass_kg) EXPECT_GT(mass, 0.99e-9 * mean);
+    EXPECT_NEAR(SurfaceAreaOf(*model), NurbsAreaOf(object.patches()[0]), 1e-10);
+  }
+}
+
+TEST(NurbsShellBuilderTest, ATrimmedTubeIsSmoothAcrossItsSeam) {
+  // Patches of a quarter each; loops cut a window across one seam, and all of a patch's side at another, where nothing is joined then.
+  std::vector<NurbsSurface> quarters;
+  for (int q = 0; q < 4; ++q) {
+    const double angle = kPi / 2 * q;
+    const Vector3d first(std::cos(angle), std::sin(angle), 0), second(-std::sin(angle), std::cos(angle), 0);
+    NurbsDescription d;
+    d.degree_u = 2;
+    d.degree_v = 1;
+    d.knots_u = {0, 0, 0, 1, 1, 1};
+    d.knots_v = {0, 0, 1, 1};
+    for (const Vector3d& p : {first, Vector3d(first + second), second}) {
+      d.control_m.push_back(p);
+      d.control_m.emplace_back(p + Vector3d(0, 0, 2));
+    }
+    const double w = std::sqrt(0.5);
+    d.weights = {1, 1, w, w, 1, 1};
+    quarters.push_back(ElevateNurbsDegree(*NurbsSurface::Create(d), NurbsDirection::kV, 2)->Refined(7, 7));
+  }
+  NurbsObjectDescription description = NurbsObject::FromSurfaces("tube", quarters)->Describe();
+  const auto whole = BuildNurbsShell(*NurbsObject::Create(description), kMaterial);
+  // Loops around all of them, as CAD programs write them, change nothing.
+  for (NurbsPatchDescription& patch : description.patches) patch.loops = {test::WholeLoop()};
+  const auto framed = BuildNurbsShell(*NurbsObject::Create(description), kMaterial);
+  ASSERT_TRUE(whole.ok() && framed.ok()) << framed.status();
+  EXPECT_EQ(framed->rest_m, whole->rest_m);
+  EXPECT_EQ(framed->gauss.size(), whole->gauss.size());
+  for (NurbsPatchDescription& patch : description.patches) patch.loops.clear();
+  description.patches[0].loops = {test::PolygonLoop({{0, 0}, {1, 0}, {1, 0.3}, {0.6, 0.4}, {0.6, 0.6}, {1, 0.7}, {1, 1}, {0, 1}})};
+  description.patches[1].loops = {test::PolygonLoop({{0, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 0.7}, {0.3, 0.5}, {0, 0.3}})};
+  description.patches[2].loops = {test::PolygonLoop({{0, 0}, {0.45, 0}, {0.45, 1}, {0, 1}})};
+  const NurbsObject object = *NurbsObject::Create(description);
+  const auto model = BuildNurbsShell(object, kMaterial);
+  ASSERT_TRUE(whole.ok() && model.ok()) << model.status();
+  ExpectConsistent(*model);
+  double area = 0;
+  for (const NurbsPatch& patch : object.patches()) area += NurbsAreaOf(patch);
+  EXPECT_NEAR(SurfaceAreaOf(*model), area, 1e-3 * area);  // whole cells have the Gauss points of whole shells
+  EXPECT_NEAR(SurfaceAreaOf(*whole), 4 * kPi, 1e-3 * 4 * kPi);
+  // Smooth seams have no unknowns. That of patches 2 and 3 is gone: patch 2 loses the row beside it, and the rim of patch 3 is free.
+  const auto unknowns_at = [&](const gpu::NurbsShellModel& of, size_t patch, size_t row) {
+    std::set<uint32_t> out;
+    for (size_t n = of.net_begin[patch] + 7 * row; n < of.net_begin[patch] + 7 * (row + 1); ++n) {
+      if (of.net_part_begin[n + 1] == of.net_part_begin[n] + 1) out.insert(of.net_parts[of.net_part_begin[n]].control);
+    }
+    return out.size();
+  };
+  EXPECT_EQ(unknowns_at(*whole, 3, 0), 0U);
+  EXPECT_EQ(unknowns_at(*model, 3, 0), 7U);
+  EXPECT_EQ(unknowns_at(*model, 1, 0), 0U);
+  EXPECT_EQ(model->control_count(), whole->control_count());
+}
+
+TEST(NurbsShellBuilderTest, ASphereMayBeTrimmedAtAPoleAndAcrossASeam) {
+  NurbsObjectDescription description = ObjectOf(NurbsSphere(0.3), 2).Describe();
+  // Four octants are cut along a circle of latitude, so that a row of cells at their pole is gone; another one has a hole.
+  const NurbsObject sphere = *NurbsObject::Create(description);
+  const auto whole = BuildNurbsShell(sphere, kMaterial);
+  size_t cut = 0;
+  size_t other = 0;
+  for (size_t p = 0; p < description.patches.size(); ++p) {
+    const NurbsSurface& surface = sphere.patches()[p].surface;
+    if ((surface.Point(0, 1) - surface.Point(1, 1)).norm() > 1e-9) {
+      other = p;
+      continue;
+    }
+    description.patches[p].loops = {test::PolygonLoop({{0, 0}, {1, 0}, {1, 0.7}, {0, 0.7}})};
+    ++cut;
+  }
+  ASSERT_EQ(cut, 4U);
+  description.patches[other].loops = {test::WholeLoop(), {test::CircleLoop({0.4, 0.4}, 0.2, true)}};
+  const NurbsObject object = *NurbsObject::Create(description);
+  const auto model = BuildNurbsShell(object, kMaterial);
+  ASSERT_TRUE(whole.ok() && model.ok()) << model.status();
+  ExpectConsistent(*model);
+  double area = 0;
+  for (const NurbsPatch& patch : object.patches()) area += NurbsAreaOf(patch);
+  EXPECT_NEAR(SurfaceAreaOf(*model), area, 1e-3 * area);
+  EXPECT_LT(area, 0.97 * SurfaceAreaOf(*whole));
+  EXPECT_LT(model->control_count(), whole->control_count()) << "the pole is gone";
+}
+
 TEST(NurbsShellBuilderTest, ElevationKeepsTheSurface) {
   for (const NurbsSurface& surface : NurbsTorus(0.3, 0.1)) {
     const NurbsSurface finer = surface.Refined(5, 3);
@@ -261,6 +417,19 @@ TEST(NurbsShellBuilderTest, ErrorsNameWhatIsWrong) {
                 .find("more than two sides"),
             std::string::npos);
   EXPECT_NE(error({Square(o, Vector3d::UnitX(), 2 * Vector3d::UnitX())}, kMaterial).find("no area"), std::string::npos);
+  const auto trimmed = [](std::vector<std::vector<NurbsTrimDescription>> loops) {
+    return std::string(BuildNurbsShell(test::TrimmedSheet(3, 4, 1, std::move(loops)), kMaterial).status().message());
+  };
+  const std::string nothing = trimmed({test::PolygonLoop({{0, 0}, {1, 0}, {1, 1e-6}, {0, 1e-6}})});
+  EXPECT_NE(nothing.find("patches[0]: loops: they leave nothing of the patch"), std::string::npos) << nothing;
+  const std::string crossed = trimmed({test::PolygonLoop({{0.1, 0.1}, {0.9, 0.8}, {0.9, 0.1}, {0.35, 0.9}})});
+  EXPECT_NE(crossed.find("patches[0]: loops: cross"), std::string::npos) << crossed;
+  // A disc in the hole of another sheet: their rims are one edge.
+  NurbsObjectDescription two = test::SheetDescription(3, 4, 1, {test::WholeLoop(), {test::CircleLoop({0.5, 0.5}, 0.2, true)}});
+  two.patches.push_back(two.patches[0]);
+  two.patches[1].loops = {{test::CircleLoop({0.5, 0.5}, 0.2)}};
+  const std::string rims = BuildNurbsShell(*NurbsObject::Create(two), kMaterial).status().ToString();
+  EXPECT_NE(rims.find("patches[0], loops[1].curves[0]: is an edge in space with patches[1]"), std::string::npos) << rims;
 }
 
 }  // namespace

@@ -15,8 +15,10 @@
 #include "sim/nurbs/nurbs_shapes.h"
 #include "sim/scene/nurbs_description.h"
 #include "sim/scene/nurbs_file.h"
+#include "sim/scene/nurbs_shell_body.h"
 #include "sim/scene/scene_spec.h"
 #include "sim/scene/summary.h"
+#include "tests/support/trimmed_sheets.h"
 
 namespace palpate::scene {
 namespace {
@@ -351,6 +353,39 @@ TEST(NurbsBodySpec, JointsThatCannotHoldAreRefusedByNameAndField) {
   spec.mutable_joints(0)->set_body_a("slab");
   spec.mutable_joints(0)->mutable_patch_a();
   ExpectRefused(spec, "joints[0].body_a: \"slab\" has no exact surface, and patch_a is a place on one");
+}
+
+TEST(NurbsBodySpec, ATrimmedShellHasWhatIsLeftAndJointsOnIt) {
+  const auto object = [](std::vector<std::vector<sim::NurbsTrimDescription>> loops) {
+    return NurbsToProto(test::SheetDescription(3, 6, 0.1, std::move(loops)));
+  };
+  v1::SceneSpec spec = ShellScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.set_name("shell");
+  body.clear_fixed();
+  *body.mutable_nurbs()->mutable_object() = object({test::WholeLoop(), {test::CircleLoop({0.5, 0.5}, 0.2, true)}});
+  v1::JointSpec& joint = *spec.add_joints();
+  joint.set_body_b(body.name());
+  joint.mutable_ball();
+  joint.mutable_patch_b()->set_u(0.1);
+  joint.mutable_patch_b()->set_v(0.5);
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  EXPECT_EQ(scene->bodies[0].nurbs->vertex_places.size(), scene->bodies[0].mesh.vertices.size());
+  const double area_m2 = 0.01 * (1 - 0.04 * std::numbers::pi);
+  EXPECT_NEAR(sim::NurbsShellArea_m2(*scene->bodies[0].nurbs_shell->model), area_m2, 1e-10);
+  v1::SceneSpec in_hole = spec;
+  in_hole.mutable_joints(0)->mutable_patch_b()->set_u(0.45);
+  ExpectRefused(in_hole, "joints[0].patch_b: (u, v) = (0.45, 0.5) is in what is trimmed away of patch 0 of \"" + body.name() + "\"");
+  v1::SceneSpec bad = spec;
+  v1::NurbsObject& given = *bad.mutable_bodies(0)->mutable_nurbs()->mutable_object();
+  given = object({test::PolygonLoop({{0.1, 0.1}, {0.9, 0.8}, {0.9, 0.1}, {0.35, 0.9}})});
+  ExpectRefused(bad, "bodies[0].nurbs (shell): patches[0]: loops: cross near (u, v) = (");
+  given = object({test::PolygonLoop({{0, 0}, {1, 0}, {1, 1e-6}, {0, 1e-6}})});
+  ExpectRefused(bad, "bodies[0].nurbs");
+  bad = spec;
+  bad.mutable_bodies(0)->set_volume_stiffness_pa(1e4);
+  ExpectRefused(bad, "bodies[0].volume_stiffness_pa: ");
 }
 
 TEST(NurbsBodySpec, WhatAShellCannotBeIsRefusedByNameAndField) {

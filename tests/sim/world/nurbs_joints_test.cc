@@ -16,6 +16,7 @@
 #include "tests/sim/world/nurbs_shells.h"
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
+#include "tests/support/trimmed_sheets.h"
 
 namespace palpate::sim {
 namespace {
@@ -153,6 +154,36 @@ TEST_F(NurbsJoints, ASheetHangsFromItsCorners) {
     EXPECT_LT((SurfacePoint(frame, joint.control_b) - joint.point_a_m).norm(), 1e-7) << "the exact surface is at the joint";
   }
   EXPECT_LT(frame.max_speed_m_per_s, 1e-4);
+}
+
+// A disc that a loop cuts out of a square hangs by joints at places all along its rim: Kirchhoff's plate with a supported rim.
+TEST_F(NurbsJoints, ATrimmedDiscSagsAsAPlateThatItsRimSupports) {
+  SceneDescription scene;
+  constexpr double kSide_m = 0.1, kRadius = 0.43, kThickness_m = 0.002, kModulus_pa = 5e7, kPoisson = 0.3;
+  const NurbsObject disc = test::TrimmedSheet(3, 7, kSide_m, {{test::CircleLoop({0.5, 0.5}, kRadius)}});
+  scene.bodies = {test::ShellBody("disc", disc, {0, 0, 0}, test::ShellMaterial(kModulus_pa, kPoisson, 0.02), kThickness_m)};
+  constexpr int kJoints = 24;
+  for (int i = 0; i < kJoints; ++i) {
+    const double angle = 2 * std::numbers::pi * i / kJoints;
+    scene.joints.push_back(Joint("rim " + std::to_string(i), JointKind::kBall, {}));
+    HoldAt(scene.bodies[0], 0, 0.5 + kRadius * std::cos(angle), 0.5 + kRadius * std::sin(angle), &scene.joints.back());
+  }
+  Make(scene);
+  const Frame& frame = Run(60);
+  EXPECT_LT(worst_gap_m_, 1e-6);
+  const double radius_m = kRadius * kSide_m;
+  const double weight_n = 1000 * kThickness_m * std::numbers::pi * radius_m * radius_m * kGravity;
+  EXPECT_NEAR(ForcesUp(frame), weight_n, 0.01 * weight_n);
+  const double plate_n_m = kModulus_pa * std::pow(kThickness_m, 3) / (12 * (1 - kPoisson * kPoisson));
+  const double load_pa = 1000 * kThickness_m * kGravity;
+  const double sag_m = (5 + kPoisson) / (1 + kPoisson) * load_pa * std::pow(radius_m, 4) / (64 * plate_n_m);
+  std::vector<Vector3d> net;
+  for (size_t j = 0; j < frame.nurbs.control_m[0].size(); j += 3) {
+    net.emplace_back(frame.nurbs.control_m[0][j], frame.nurbs.control_m[0][j + 1], frame.nurbs.control_m[0][j + 2]);
+  }
+  EXPECT_GT(net.size(), scene.bodies[0].nurbs_shell->model->control_count()) << "some are cut away";
+  const double middle_m = -disc.WithControlPoints(net).patches()[0].surface.Point(0.5, 0.5).z();
+  EXPECT_NEAR(middle_m, sag_m, 0.01 * sag_m);
 }
 
 // One of so many control points that its corrections are solved by a sparse factor.

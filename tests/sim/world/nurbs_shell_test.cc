@@ -10,10 +10,12 @@
 #include <gtest/gtest.h>
 
 #include "sim/nurbs/nurbs_shapes.h"
+#include "sim/reference/reference_nurbs_shell.h"
 #include "sim/world/world.h"
 #include "tests/sim/world/nurbs_shells.h"
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
+#include "tests/support/trimmed_sheets.h"
 
 namespace palpate::sim {
 namespace {
@@ -267,6 +269,156 @@ TEST_F(NurbsShellTest, GoesOnFromAStateWithTheSameBits) {
   SceneDescription scene;
   scene.contact.check_intersections = true;
   scene.bodies = {test::ShellBody("sheet", test::FlatSheet(7, 7, 0.1, 0.1), {0, 0, 0.03}, test::ShellMaterial(1e5, 0.3, 0.01), 0.001)};
+  scene.obstacles.push_back({"rod", CapsuleShape{{0, -0.1, 0}, {0, 0.1, 0}, 0.01}});
+  Make(scene);
+  Run(40);
+  PALPATE_TEST_ASSIGN(const std::shared_ptr<const WorldState> state, world_->Capture());
+  Run(40);
+  const uint64_t expected = frame_->state_hash;
+  PALPATE_TEST_ASSIGN(world_, World::Restore(context(), scene, *state));
+  Run(40);
+  EXPECT_EQ(frame_->state_hash, expected);
+  PALPATE_ASSERT_OK(world_->Reset().status());
+  Run(80);
+  EXPECT_EQ(frame_->state_hash, expected);
+}
+
+/// A disc with a hole beside its middle, cut out of a square.
+NurbsObject HoledDisc(size_t spans, double side_m) {
+  return test::TrimmedSheet(3, spans, side_m, {{test::CircleLoop({0.5, 0.5}, 0.47)}, {test::CircleLoop({0.56, 0.52}, 0.12, true)}});
+}
+
+TEST_F(NurbsShellTest, ATrimmedSheetFallsAsAPiece) {
+  SceneDescription scene;
+  scene.bodies = {test::ShellBody("disc", HoledDisc(5, 0.1), {0, 0, 1}, test::ShellMaterial(1e5, 0.3), 0.001)};
+  scene.bodies[0].velocity_m_per_s = {0.2, 0, 0};
+  Make(scene);
+  const double kept = 3.14159265358979 * (0.47 * 0.47 - 0.12 * 0.12) * 0.01;
+  EXPECT_NEAR(world_->body_statistics()[0].mass_kg, 1000 * 0.001 * kept, 1e-7 * kept);
+  Run(60);
+  const double n = 60, dt = scene.dt_s;
+  const Vector3d fall_m(0.2 * n * dt, 0, -9.81 * dt * dt * n * (n + 1) / 2);
+  for (size_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) {
+    EXPECT_LT((Vertex(0, v) - scene.bodies[0].mesh.vertices[v] - fall_m).norm(), 2e-5) << v;
+  }
+  // What viewers draw: the control points of the net, those that are cut away too.
+  const NurbsSurface& surface = scene.bodies[0].nurbs->object.patches()[0].surface;
+  ASSERT_EQ(frame_->nurbs.control_m[0].size(), 3 * surface.control().size());
+  for (size_t j = 0; j < surface.control().size(); ++j) {
+    const Vector3d rest = Vector3d(surface.control()[j].hnormalized()) + Vector3d(0, 0, 1);
+    EXPECT_LT((Control(0, j) - rest - fall_m).norm(), 5e-5) << j;
+  }
+}
+
+/// The strip of CantileverSagsAsAPlate, cut slantwise out of a sheet whose knots know nothing of it.
+TEST_F(NurbsShellTest, ATrimmedCantileverSagsAsAPlate) {
+  SceneDescription scene;
+  const double side_m = 0.06, length_m = 0.05, half_width_m = 0.006, thickness_m = 0.001, modulus_pa = 1e8;
+  // Along (4, 3) / 5 through the middle, from beyond the clamped corner.
+  const Eigen::Vector2d along(0.8, 0.6), across(-0.6, 0.8), middle(0.5, 0.5);
+  const auto at = [&](double x_m, double y_m) -> Eigen::Vector2d { return middle + (x_m * along + y_m * across) / side_m; };
+  const double tip_m = 0.028;
+  const NurbsObject sheet = test::TrimmedSheet(
+      3, 9, side_m,
+      {test::PolygonLoop({at(-0.03, -half_width_m), at(tip_m, -half_width_m), at(tip_m, half_width_m), at(-0.03, half_width_m)})});
+  // Held are the control points before a line across the strip. Their basis functions reach a little beyond it.
+  const auto place_m = [&](const Vector3d& p) { return p.head<2>().dot(along); };
+  scene.bodies = {test::ShellBody("strip", sheet, {0, 0, 0}, test::ShellMaterial(modulus_pa, 0, 0.05), thickness_m,
+                                  [&](const Vector3d& p) { return place_m(p) < tip_m - length_m; })};
+  Make(scene);
+  Run(100);
+  EXPECT_LT(frame_->max_speed_m_per_s, 1e-3);
+  // Newton's method on the same shell, in double precision.
+  const gpu::NurbsShellModel& model = *scene.bodies[0].nurbs_shell->model;
+  const ReferenceNurbsShell shell(model);
+  NurbsShellLoad load{.dead_n = Eigen::VectorXd::Zero(shell.size())};
+  std::vector<int> groups;
+  int free = 0;
+  for (uint32_t j = 0; j < model.control_count(); ++j) {
+    load.dead_n[3 * j + 2] = -9.81 * model.mass_kg[j];
+    const auto& held = scene.bodies[0].nurbs_shell->held;
+    for (int axis = 0; axis < 3; ++axis) {
+      groups.push_back(std::binary_search(held.begin(), held.end(), j) ? -1 : free++);
+    }
+  }
+  PALPATE_TEST_ASSIGN(const Eigen::VectorXd x, SolveNurbsShell(shell, load, groups, shell.Rest(), 1e-9, 50));
+  std::vector<Vector3d> net;
+  for (size_t n = 0; n + 1 < model.net_part_begin.size(); ++n) {
+    Vector3d& at_m = net.emplace_back(Vector3d::Zero());
+    for (uint32_t k = model.net_part_begin[n]; k < model.net_part_begin[n + 1]; ++k) {
+      at_m += model.net_parts[k].weight * x.segment<3>(3 * static_cast<Eigen::Index>(model.net_parts[k].control));
+    }
+  }
+  const NurbsBodyShape& shape = *scene.bodies[0].nurbs;
+  const NurbsSurface expected = shape.object.WithControlPoints(net).patches()[0].surface;
+  double most_m = 0, worst_m = 0;
+  for (size_t v = 0; v < shape.vertices.size(); ++v) {
+    most_m = std::max(most_m, -Vertex(0, v).z());
+    worst_m = std::max(worst_m, (expected.Point(shape.vertex_places[v].u, shape.vertex_places[v].v) - Vertex(0, v)).norm());
+  }
+  EXPECT_LT(worst_m, 0.005 * most_m);
+  // The clamp is a staircase of control points, somewhere about the line.
+  const double plate_n_m = modulus_pa * std::pow(thickness_m, 3) / 12;
+  const auto sag_m = [&](double length) { return 1000 * 9.81 * thickness_m * std::pow(length, 4) / (8 * plate_n_m); };
+  EXPECT_GT(most_m, sag_m(length_m - 1.5 * side_m / 9));
+  EXPECT_LT(most_m, sag_m(length_m + 1.5 * side_m / 9));
+}
+
+/// A soft disc falls over a ball and the rim of a rod, which goes through its hole.
+TEST_F(NurbsShellTest, ATrimmedSheetDrapesWithoutPassing) {
+  SceneDescription scene;
+  scene.bodies = {test::ShellBody("disc", HoledDisc(8, 0.16), {0, 0, 0.06}, test::ShellMaterial(3e4, 0.3, 0.002), 0.0008),
+                  test::SolidNurbsBody("ball", NurbsSphere(0.015), {{-0.03, 0, 0.0151}, Eigen::Quaterniond::Identity()}, BodyKind::kRigid)};
+  // The hole is about (0.0096, 0.0032), 0.0192 wide.
+  scene.obstacles.push_back({"peg", CapsuleShape{{0.01, 0.003, 0}, {0.01, 0.003, 0.05}, 0.006}});
+  scene.obstacles.push_back({"floor", PlaneShape{{0, 0, 0}, {0, 0, 1}}});
+  Make(scene);
+  bool touches_ball = false;
+  for (int i = 0; i < 240; ++i) {
+    Run(1);
+    for (const FrameSurfaceContact& c : frame_->surface_contacts) touches_ball = touches_ball || c.body_a != c.body_b;
+  }
+  EXPECT_EQ(worst_intersections_, 0U);
+  EXPECT_TRUE(touches_ball);
+  // It hangs around the peg, whose top is above all of it, and vertices are where the control points have the surface.
+  double highest_m = 0, lowest_m = 1;
+  for (size_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) {
+    highest_m = std::max(highest_m, Vertex(0, v).z());
+    lowest_m = std::min(lowest_m, Vertex(0, v).z());
+    EXPECT_GT((Vertex(0, v) - Vector3d(0.01, 0.003, Vertex(0, v).z())).head<2>().norm(), 0.006) << "around the peg";
+  }
+  EXPECT_LT(highest_m, 0.05);
+  EXPECT_GT(lowest_m, 0);
+  std::vector<Vector3d> net;
+  for (size_t j = 0; j < frame_->nurbs.control_m[0].size() / 3; ++j) net.push_back(Control(0, j));
+  const NurbsBodyShape& shape = *scene.bodies[0].nurbs;
+  const NurbsSurface now = shape.object.WithControlPoints(net).patches()[0].surface;
+  for (size_t v = 0; v < shape.vertices.size(); ++v) {
+    EXPECT_LT((now.Point(shape.vertex_places[v].u, shape.vertex_places[v].v) - Vertex(0, v)).norm(), 2e-5) << v;
+  }
+}
+
+/// The weight of a ball that lies in the hole of a sheet, which is smaller.
+TEST_F(NurbsShellTest, ATrimmedSheetCarriesABallAtItsWeight) {
+  SceneDescription scene;
+  const NurbsObject sheet = test::TrimmedSheet(3, 6, 0.2, {test::WholeLoop(), {test::CircleLoop({0.52, 0.5}, 0.07, true)}});
+  scene.bodies = {test::ShellBody("sheet", sheet, {0, 0, 0}, test::ShellMaterial(2e5, 0.4, 0.01), 0.001,
+                                  [](const Vector3d& p) { return std::abs(p.x()) > 0.085; }),
+                  test::SolidNurbsBody("ball", NurbsSphere(0.025), {{0, 0, 0.028}, Eigen::Quaterniond::Identity()}, BodyKind::kRigid)};
+  scene.contact.surface_friction = 0.5;
+  Make(scene);
+  Run(300);
+  EXPECT_EQ(worst_intersections_, 0U);
+  Vector3d force_n = Vector3d::Zero();
+  for (const FrameSurfaceContact& c : frame_->surface_contacts) force_n += (c.body_b == 1 ? 1.0 : -1.0) * c.force_n.cast<double>();
+  const double weight_n = 9.81 * world_->body_statistics()[1].mass_kg;
+  EXPECT_NEAR(force_n.z(), weight_n, 0.05 * weight_n);
+}
+
+TEST_F(NurbsShellTest, ATrimmedSheetGoesOnFromAStateWithTheSameBits) {
+  SceneDescription scene;
+  scene.contact.check_intersections = true;
+  scene.bodies = {test::ShellBody("disc", HoledDisc(5, 0.1), {0, 0, 0.03}, test::ShellMaterial(1e5, 0.3, 0.01), 0.001)};
   scene.obstacles.push_back({"rod", CapsuleShape{{0, -0.1, 0}, {0, 0.1, 0}, 0.01}});
   Make(scene);
   Run(40);
