@@ -46,8 +46,9 @@ absl::StatusOr<RadixSort<Key>> RadixSort<Key>::Create(const std::shared_ptr<Cont
   PALPATE_ASSIGN_OR_RETURN(sort.scatter_, context->CreateKernel(kernels::radix_sort, "radix_scatter", defines));
   PALPATE_ASSIGN_OR_RETURN(sort.few_, context->CreateKernel(kernels::radix_sort, "radix_sort_few", defines));
   PALPATE_ASSIGN_OR_RETURN(sort.scan_, ExclusiveScan::Create(context, sort.config_));
-  PALPATE_ASSIGN_OR_RETURN(sort.counts_,
-                           DeviceBuffer<uint32_t>::Create(context, (size_t{1} << MostBits(sort.config_)) * sort.config_.max_groups, "radix sort counts"));
+  PALPATE_ASSIGN_OR_RETURN(
+      sort.counts_,
+      DeviceBuffer<uint32_t>::Create(context, (size_t{1} << MostBits(sort.config_)) * sort.config_.max_groups, "radix sort counts"));
   PALPATE_ASSIGN_OR_RETURN(sort.keys_, DeviceBuffer<Key>::Create(context, capacity, "radix sort keys"));
   PALPATE_ASSIGN_OR_RETURN(sort.values_, DeviceBuffer<uint32_t>::Create(context, capacity, "radix sort values"));
   return sort;

@@ -25,9 +25,9 @@ struct BitRange {
 /// Stable sort of pairs (key, 32-bit value) by rising key: least-significant-digit radix sort (Knuth 5.2.5) with per-chunk digit counts.
 /// Key is uint32_t, uint64_t or float (order of FloatBitsToKey in gpu/shared/float_key.h: -0 before +0, NaNs outermost).
 ///
-/// Cost: up to 8 bits a pass, up to 11 on CPUs; a pass reads the keys twice and the values once, writes both once, with 3 to 4 launches; up to 2,048 elements one
-/// launch makes all passes. No host round trip.
-/// Memory: one more pair of arrays of the capacity. Thread: one at a time. Determinism: the result is unique.
+/// Cost: up to 8 bits a pass, up to 11 on CPUs; a pass reads the keys twice and the values once, writes both once, with 3 to 4 launches; up
+/// to 2,048 elements one launch makes all passes. No host round trip. Memory: one more pair of arrays of the capacity. Thread: one at a
+/// time. Determinism: the result is unique.
 template <typename Key>
 class RadixSort {
  public:
