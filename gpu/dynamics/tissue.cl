@@ -244,7 +244,7 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
     uint mask = triangle_colliders[t];
     if (mask == 0) continue;
     const uint4 tri = triangles[t];
-    if (tri.w > 1u) near |= mask;
+    if (has_vertex_contacts(tri)) near |= mask;
     for (uint c = 0; mask != 0; ++c, mask >>= 1) {
       if (!(mask & 1u)) continue;
       const ToolContact contact = contacts[(size_t)c * p->triangle_count + t];

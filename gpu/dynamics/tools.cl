@@ -253,7 +253,7 @@ static inline void report_vertices(const __global StepParams* p, uint slot, uint
                                    __global uint* header, __global ContactReport* reports) {
   const uint c = slot / p->triangle_count;
   const uint t = slot % p->triangle_count;
-  if (triangles[t].w <= 1u) return;
+  if (!has_vertex_contacts(triangles[t])) return;
   for (uint corner = 0; corner < 3; ++corner) {
     const uint v = corner_of(triangles[t], corner);
     if (!counts_vertex(p, v, t, c, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts)) continue;

@@ -76,6 +76,9 @@ typedef struct ToolContact {
       side; /* xyz unit: the side of the capsule on which the triangle belongs; w = SIDE_UNKNOWN, SIDE_NEAR or SIDE_SWEPT, see tools.cl */
 } ToolContact;
 
+/* Bit of a surface triangle's w, beside half the thickness of a shell: a load or a filling presses on it. */
+#define PALPATE_UNDER_PRESSURE 0x80000000u
+
 /* A contact with its force, for the host. */
 typedef struct ContactReport {
   UInt collider; /* 0xffffffff: a plane */

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,9 @@ Vector3d At(const std::vector<float>& flat, size_t v) { return {flat[3 * v], fla
 
 constexpr double kThickness_m = 0.001;
 
-/// A sheet of 60 x 60 mm about the origin whose rim is held, in the plane z = 0.
-TissueModel HeldSheet(uint32_t cells = 12) {
+/// A sheet of 60 x 60 mm about the origin whose rim is held, in the plane z = 0. Next to no pressure is on it, so that it may have contacts
+/// at its vertices.
+TissueModel HeldSheet(uint32_t cells = 12, double pressure_pa = 1e-6) {
   TissueModel model;
   AddSheet(&model, cells, cells, {0.06, 0.06}, {-0.03, -0.03, 0},
            {.young_modulus_pa = 2e4, .thickness_m = kThickness_m, .mass_damping_per_s = 20});
@@ -29,6 +31,10 @@ TissueModel HeldSheet(uint32_t cells = 12) {
     const auto& [x, y, z] = model.rest_m[v];
     if (std::max(std::abs(x), std::abs(y)) > 0.0299) model.fixed[v] = 1;
   }
+  TissueLoad load{.pressure_pa = pressure_pa, .duration_s = std::numeric_limits<double>::infinity()};
+  for (uint32_t v = 0; v < model.rest_m.size(); ++v) load.vertices.push_back(v);
+  model.loads = {load};
+  model.triangle_loads.assign(model.surface_triangles.size(), 1);
   return model;
 }
 
@@ -186,6 +192,25 @@ TEST_F(VertexContactTest, TheSameCallsGiveTheSameBits) {
     EXPECT_EQ(std::memcmp(step.contacts.data(), reports.data(), reports.size() * sizeof(ContactReport)), 0) << "also in their order";
   }
   EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+// What no pressure presses on has contacts on its triangles alone, as tissue has.
+TEST_F(VertexContactTest, WithoutPressureTrianglesAlonePush) {
+  const TissueModel model = HeldSheet(12, 0);
+  const ColliderDescription tool = Above(0.06, 0.002);
+  auto solver = Make(model, {.gravity_m_per_s2 = {0, 0, 0}, .iterations = 40, .friction = 0.2}, tool);
+  ASSERT_NE(solver, nullptr);
+  const TissueStep step = Press(*solver, TargetOf(tool), 0.008, 60, 60);
+  const std::vector<float> x = Positions(*solver, model.rest_m.size());
+  int on_triangles = 0;
+  for (const ContactReport& r : step.contacts) {
+    if (r.point.w == 0) continue;
+    const Vector3d middle_m = ToVector(r.point) + kThickness_m / 2 * ToVector(r.normal);
+    double nearest_m = 1;
+    for (size_t v = 0; v < model.rest_m.size(); ++v) nearest_m = std::min(nearest_m, (At(x, v) - middle_m).norm());
+    on_triangles += nearest_m > 1e-5 ? 1 : 0;
+  }
+  EXPECT_GT(on_triangles, 0) << "under pressure there are none";
 }
 
 // A capsule may come from below, and go out again.
