@@ -55,6 +55,7 @@
 #include "gpu/dynamics/elasticity.clh"
 #include "gpu/dynamics/rotations.clh"
 #include "gpu/dynamics/surface_contact.clh"
+#include "gpu/dynamics/vertex_contact.clh"
 
 #define CORNER_REALS (PALPATE_FIBERS ? 18 : 12)
 #define NOT_A_VERTEX 0xffffffffu
@@ -237,15 +238,18 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
                                 const __global PlaneObstacle* planes, float moving, Block* b) {
   const uint2 fan = vertex_triangle_range[v];
   bool pushed = false;
+  uint near = 0, passed = 0; /* as in colliders_at_vertex */
   for (uint k = fan.x; k < fan.y; ++k) {
     const uint t = vertex_triangles[k];
     uint mask = triangle_colliders[t];
     if (mask == 0) continue;
     const uint4 tri = triangles[t];
+    if (has_vertex_contacts(tri)) near |= mask;
     for (uint c = 0; mask != 0; ++c, mask >>= 1) {
       if (!(mask & 1u)) continue;
       const ToolContact contact = contacts[(size_t)c * p->triangle_count + t];
       if (contact.weights.w == 0.0f) continue;
+      if (contact.weights.w < 0.0f) passed |= 1u << c;
       const float weight = v == tri.x ? contact.weights.x : v == tri.y ? contact.weights.y : contact.weights.z;
       if (weight == 0.0f) continue;
       const float4 tip = colliders[c].tip;
@@ -256,7 +260,7 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
       const float3 on_axis = tip.xyz + s * axis.xyz;
       const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
       float slope;
-      const float force = contact_force(p, axis.w, p->margin_m + radius - dot(n, point - on_axis), &slope);
+      const float force = contact_force(p, fabs(contact.weights.w) * axis.w, p->margin_m + radius - dot(n, point - on_axis), &slope);
       if (force == 0.0f) continue;
       pushed = true;
       add_normal_term(b, n, weight * force, moving * weight * weight * slope);
@@ -266,6 +270,10 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
       slip -= dot(slip, n) * n;
       add_friction_term(b, n, slip, friction_factor(p, force, length(slip)), weight, moving);
     }
+  }
+  if ((near & ~passed) != 0) {
+    const float offset = vertex_offset(fan, vertex_triangles, triangles);
+    pushed |= add_vertex_contacts(p, near & ~passed, x[v].xyz, x_start[v].xyz, offset, colliders, b);
   }
   if (fan.x != fan.y && p->plane_count != 0) {
     const float margin = p->margin_m + surface_offset(triangles[vertex_triangles[fan.x]]);
@@ -1028,6 +1036,12 @@ static inline NextContact next_contact(const __global StepParams* p, uint v, con
                    3.0f * weight * weight * colliders[c].axis.w);
     }
   }
+  uint at_vertex = colliders_at_vertex(p, fan, vertex_triangles, triangles, triangle_colliders, contacts);
+  for (uint c = 0; at_vertex != 0; ++c, at_vertex >>= 1) {
+    if (!(at_vertex & 1u)) continue;
+    const VertexContact contact = vertex_contact(p, colliders + c, x[v].xyz, x[v].xyz, vertex_offset(fan, vertex_triangles, triangles));
+    keep_nearest(&next, -contact.normal, contact.gap - p->margin_m, near, colliders[c].axis.w);
+  }
   if (fan.x != fan.y) {
     const float begins = p->margin_m + surface_offset(triangles[vertex_triangles[fan.x]]);
     for (uint i = 0; i < p->plane_count; ++i) {
@@ -1188,6 +1202,12 @@ __kernel void component_shares(const __global StepParams* p, uint component_coun
         const float within = p->margin_m + (colliders[c].tip_start.w + surface_offset(tri)) - dot(n, point - on_axis);
         share = fmin(share, shift_share(within, -dot(n, shift), p->margin_m));
       }
+    }
+    uint at_vertex = colliders_at_vertex(p, fan, vertex_triangles, triangles, triangle_colliders, contacts);
+    for (uint c = 0; at_vertex != 0; ++c, at_vertex >>= 1) {
+      if (!(at_vertex & 1u)) continue;
+      const VertexContact contact = vertex_contact(p, colliders + c, x[v].xyz, x[v].xyz, vertex_offset(fan, vertex_triangles, triangles));
+      share = fmin(share, shift_share(p->margin_m - contact.gap, -dot(contact.normal, shift), p->margin_m));
     }
   }
   shares[i] = share;

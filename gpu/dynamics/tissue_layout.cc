@@ -534,6 +534,24 @@ void LayoutEntries::ClearSlot(TissueLayout* layout, SolverSlot slot) {
   if (!layout->load_bits.empty()) layout->load_bits[slot] = 0;
 }
 
+void MarkUnderPressure(const TissueModel& model, TissueLayout* layout) {
+  uint32_t pressures = 0;
+  for (size_t k = 0; k < model.loads.size(); ++k) pressures |= (model.loads[k].pressure_pa != 0 ? 1U : 0U) << k;
+  const bool keeps_volume = std::ranges::any_of(model.volume_stiffness_pa, [](double k) { return k != 0; });
+  if (!layout->shell.has_thickness() || (pressures == 0 && !keeps_volume)) return;
+  for (uint32_t t = 0; t < layout->triangle_count; ++t) {
+    UInt4& triangle = layout->triangles[t];
+    if (triangle.w <= 1) continue;
+    uint32_t loads = model.triangle_loads.empty() ? 0 : model.triangle_loads[t];
+    if (!layout->load_bits.empty()) {
+      loads |=
+          layout->load_bits[SolverSlot{triangle.x}] & layout->load_bits[SolverSlot{triangle.y}] & layout->load_bits[SolverSlot{triangle.z}];
+    }
+    const bool is_filled = keeps_volume && t < layout->triangle_body.size() && model.volume_stiffness_pa[layout->triangle_body[t]] != 0;
+    if ((loads & pressures) != 0 || is_filled) triangle.w |= PALPATE_UNDER_PRESSURE;
+  }
+}
+
 void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout) {
   layout->load_bits.clear();
   if (!model.loads.empty()) layout->load_bits.assign(layout->vertex_count, 0);
@@ -728,6 +746,7 @@ void FinishLayout(const TissueModel& model, TissueLayout* layout) {
   layout->has_surface_contact = model.self_collision.size() > 1 ||
                                 std::any_of(model.self_collision.begin(), model.self_collision.end(), [](uint8_t s) { return s != 0; });
   ListLoadsAndDriven(model, layout);
+  MarkUnderPressure(model, layout);
 }
 
 }  // namespace

@@ -345,7 +345,8 @@ struct TissueLayout {
   std::vector<UInt4> tets;                 ///< [tet room], slots
   std::vector<Float4> tet_rest;            ///< [tet room][3] rows of Dm^-1; w of the first = 1 if shape-matched
   std::vector<Float4> tet_moduli;          ///< [tet room] V mu [J], V lambda [J], damping / dt, code of the energy; 0 if shape-matched
-  std::vector<UInt4> triangles;            ///< [triangle room], slots; w = 1: of tissue, bits of half its thickness [m]: of a shell
+  std::vector<UInt4> triangles;            ///< [triangle room], slots; w = 1: of tissue; of a shell the bits of half its
+                                           ///< thickness [m], and PALPATE_UNDER_PRESSURE
   std::vector<uint32_t> triangle_body;     ///< [triangle_count] or empty: surfaces do not meet
   BySlot<UInt2> vertex_triangle_range;     ///< begin and end in vertex_triangles
   std::vector<uint32_t> vertex_triangles;  ///< rising for each vertex; lists take multiples of four places
@@ -426,6 +427,9 @@ absl::StatusOr<TissueLayout> LayOutTissueAs(const TissueModel& model, double dt_
 /// Lists load_bits, triangle_loads, is_jointed, driven_vertices, driven_regions and driven_shares anew. O(vertices with a load, jointed,
 /// driven or prescribed), and a fill if there are loads or joint sets.
 void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout);
+/// After that: marks the triangles of shells on which a pressure or a volume that is kept presses, now or at another time. O(triangles) in
+/// scenes with such shells.
+void MarkUnderPressure(const TissueModel& model, TissueLayout* layout);
 
 /// Places that a list of `count` triangles takes in vertex_triangles: a few to spare, so that it moves seldom.
 constexpr uint32_t TriangleListRoom(uint32_t count) { return (count + 3) / 4 * 4; }

@@ -404,6 +404,7 @@ void TissueLayoutEditor::FinishDelta(const TissueModel& model, Work* w) {
   layout_.vertex_triangles_end = fans_.end();
   layout_.self_collision = model.self_collision;
   ListLoadsAndDriven(model, &layout_);
+  MarkUnderPressure(model, &layout_);
 
   delta_.state_vertices = std::move(w->vertices);
   delta_.state_vertices.insert(delta_.state_vertices.end(), w->homeless.begin(), w->homeless.end());

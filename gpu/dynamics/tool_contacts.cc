@@ -115,7 +115,9 @@ absl::Status ToolContacts::Bind(const TissueBuffers& tissue, const TissueAnchors
                                                 Arg("colliders", colliders_), Arg("list", list_), Arg("contacts", contacts_)));
   PALPATE_RETURN_IF_ERROR(solve_colliders_.Bind(
       Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_start", tissue.x_start), Arg("triangles", tissue.triangles), Arg("list", list_),
-      Arg("contacts", contacts_), Arg("anchor_begin", anchors.begins()), Arg("anchors", anchors.anchors()), Arg("colliders", colliders_)));
+      Arg("triangle_colliders", triangle_colliders_), Arg("vertex_triangle_range", tissue.vertex_triangle_range),
+      Arg("vertex_triangles", tissue.vertex_triangles), Arg("contacts", contacts_), Arg("anchor_begin", anchors.begins()),
+      Arg("anchors", anchors.anchors()), Arg("colliders", colliders_)));
   return finish_colliders_.Bind(Arg("p", tissue.params), Arg("gate", tissue.gate), Arg("colliders", colliders_));
 }
 
@@ -246,11 +248,12 @@ absl::Status ToolContacts::EnqueueReport(Queue& queue, const TissueBuffers& tiss
   report_count_host_ = 0;
   if (empty()) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Fill(report_count_, 0U));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(
-      report_contacts_, Contacts(), Arg("p", tissue.params), Arg("capacity", static_cast<uint32_t>(reports_.count())), Arg("x", tissue.x),
-      Arg("x_start", tissue.x_start), Arg("triangles", tissue.triangles), Arg("colliders", colliders_), Arg("list", list_),
-      Arg("contacts", contacts_), Arg("planes", planes_), Arg("vertex_triangle_range", tissue.vertex_triangle_range),
-      Arg("vertex_triangles", tissue.vertex_triangles), Arg("header", report_count_), Arg("reports", reports_)));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(report_contacts_, Contacts(), Arg("p", tissue.params), Arg("capacity", static_cast<uint32_t>(reports_.count())),
+                   Arg("x", tissue.x), Arg("x_start", tissue.x_start), Arg("triangles", tissue.triangles), Arg("colliders", colliders_),
+                   Arg("list", list_), Arg("triangle_colliders", triangle_colliders_), Arg("contacts", contacts_), Arg("planes", planes_),
+                   Arg("vertex_triangle_range", tissue.vertex_triangle_range), Arg("vertex_triangles", tissue.vertex_triangles),
+                   Arg("header", report_count_), Arg("reports", reports_)));
   reports_host_.resize(reports_.count());
   PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(report_count_, std::span<uint32_t>(&report_count_host_, 1)));
   return queue.EnqueueRead(reports_, std::span<ContactReport>(reports_host_));
@@ -264,7 +267,8 @@ absl::Status ToolContacts::CollectReport(Queue& queue, const TissueBuffers& tiss
   }
   reports_host_.resize(report_count_host_);
   std::sort(reports_host_.begin(), reports_host_.end(), [](const ContactReport& a, const ContactReport& b) {
-    return std::tie(a.collider, a.triangle, a.arm) < std::tie(b.collider, b.triangle, b.arm);
+    return std::tie(a.collider, a.triangle, a.arm, a.point.x, a.point.y, a.point.z) <
+           std::tie(b.collider, b.triangle, b.arm, b.point.x, b.point.y, b.point.z);
   });
   for (ContactReport& r : reports_host_) {
     if (r.collider == kPlaneContact) r.triangle = layout.original_index[SolverSlot{r.triangle}];

@@ -14,6 +14,8 @@
 
 #include "gpu/dynamics/block.clh"
 #include "gpu/dynamics/contact.clh"
+#include "gpu/dynamics/vertex_contact.clh"
+
 #include "gpu/dynamics/tool_solve.clh"
 
 #define NOT_A_TRIANGLE 0xffffffffu
@@ -168,11 +170,12 @@ __kernel void update_contacts(const __global StepParams* p, const __global uint*
 /* The blocks of coupled tools. One work-group a collider. */
 __kernel __attribute__((reqd_work_group_size(PALPATE_TOOL_GROUP, 1, 1))) void solve_colliders(
     const __global StepParams* p, const __global float4* x, const __global float4* x_start, const __global uint4* triangles,
-    const __global uint* list, const __global ToolContact* contacts, const __global uint* anchor_begin, const __global Anchor* anchors,
-    __global Collider* colliders) {
+    const __global uint* list, const __global uint* triangle_colliders, const __global uint2* vertex_triangle_range,
+    const __global uint* vertex_triangles, const __global ToolContact* contacts, const __global uint* anchor_begin,
+    const __global Anchor* anchors, __global Collider* colliders) {
   __local float sums[9 * PALPATE_TOOL_GROUP];
-  solve_collider(p, (uint)get_group_id(0), (uint)get_local_id(0), PALPATE_TOOL_GROUP, x, x_start, triangles, list, contacts, anchor_begin,
-                 anchors, sums, colliders);
+  solve_collider(p, (uint)get_group_id(0), (uint)get_local_id(0), PALPATE_TOOL_GROUP, x, x_start, triangles, list, triangle_colliders,
+                 vertex_triangle_range, vertex_triangles, contacts, anchor_begin, anchors, sums, colliders);
 }
 
 /* Work-item: clip. */
@@ -201,44 +204,87 @@ __kernel void finish_colliders(const __global StepParams* p, const __global uint
   colliders[c].velocity = (float4)((colliders[c].tip.xyz - colliders[c].tip_start.xyz) * p->inv_dt, velocity.w);
 }
 
+/* Counts past capacity. */
+static inline void add_report(uint capacity, ContactReport r, __global uint* header, __global ContactReport* reports) {
+  const uint at = atomic_inc(header);
+  if (at < capacity) reports[at] = r;
+}
+
+/* The contact of a capsule with a triangle. */
+static inline void report_triangle(const __global StepParams* p, uint slot, uint capacity, const __global float4* x,
+                                   const __global float4* x_start, const __global uint4* triangles, const __global Collider* colliders,
+                                   const __global ToolContact* contacts, __global uint* header, __global ContactReport* reports) {
+  const uint c = slot / p->triangle_count;
+  const uint t = slot % p->triangle_count;
+  const uint4 tri = triangles[t];
+  const ToolContact contact = contacts[slot];
+  const float radius = colliders[c].tip_start.w + surface_offset(tri);
+  const float3 n = contact.normal.xyz;
+  const float s = contact.normal.w;
+  const float3 on_axis = colliders[c].tip.xyz + s * colliders[c].axis.xyz;
+  const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
+  const float gap = dot(n, point - on_axis) - radius;
+  const float share =
+      contact.weights.w < 0.0f ? 1.0f : triangle_share(p, tri, radius, x[tri.x].xyz, x[tri.y].xyz, x[tri.z].xyz);
+  const float stiffness = fabs(contact.weights.w) * colliders[c].axis.w;
+  float slope;
+  const float force = contact.weights.w != 0.0f ? contact_force(p, stiffness, p->margin_m - gap, &slope) : 0.0f;
+  if (force == 0.0f && (share == 0.0f || !(gap < p->range_m))) return;
+  const float3 start =
+      contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
+  float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
+  slip -= dot(slip, n) * n;
+  ContactReport r;
+  r.collider = c;
+  r.triangle = t;
+  r.gap_m = gap;
+  r.arm = s;
+  r.point = (float4)(point - surface_offset(tri) * n, force);
+  r.normal = (float4)(n, share * colliders[c].axis.w);
+  r.force = (float4)(force * n - friction_factor(p, force, length(slip)) * slip, 0.0f);
+  add_report(capacity, r, header, reports);
+}
+
+/* The contacts of a capsule with vertices of a shell that are counted with this triangle. */
+static inline void report_vertices(const __global StepParams* p, uint slot, uint capacity, const __global float4* x,
+                                   const __global float4* x_start, const __global uint4* triangles, const __global Collider* colliders,
+                                   const __global uint* triangle_colliders, const __global ToolContact* contacts,
+                                   const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
+                                   __global uint* header, __global ContactReport* reports) {
+  const uint c = slot / p->triangle_count;
+  const uint t = slot % p->triangle_count;
+  if (!has_vertex_contacts(triangles[t])) return;
+  for (uint corner = 0; corner < 3; ++corner) {
+    const uint v = corner_of(triangles[t], corner);
+    if (!counts_vertex(p, v, t, c, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts)) continue;
+    const float offset = vertex_offset(vertex_triangle_range[v], vertex_triangles, triangles);
+    const VertexContact contact = vertex_contact(p, colliders + c, x[v].xyz, x_start[v].xyz, offset);
+    if (contact.force == 0.0f && !(contact.gap < p->range_m)) continue;
+    ContactReport r;
+    r.collider = c;
+    r.triangle = t;
+    r.gap_m = contact.gap;
+    r.arm = contact.s;
+    r.point = (float4)(x[v].xyz - offset * contact.normal, contact.force);
+    r.normal = (float4)(contact.normal, colliders[c].axis.w);
+    const float3 friction = friction_factor(p, contact.force, length(contact.slip)) * contact.slip;
+    r.force = (float4)(contact.force * contact.normal - friction, 0.0f);
+    add_report(capacity, r, header, reports);
+  }
+}
+
 /* Force of each acting contact, for the host. Slots are taken in any order; the host sorts by (collider, triangle). Counts past capacity.
    Work-item: list entries, then surface vertices for planes; header[0] = count. */
 __kernel void report_contacts(const __global StepParams* p, uint capacity, const __global float4* x, const __global float4* x_start,
                               const __global uint4* triangles, const __global Collider* colliders, const __global uint* list,
-                              const __global ToolContact* contacts, const __global PlaneObstacle* planes,
-                              const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles, __global uint* header,
-                              __global ContactReport* reports) {
+                              const __global uint* triangle_colliders, const __global ToolContact* contacts,
+                              const __global PlaneObstacle* planes, const __global uint2* vertex_triangle_range,
+                              const __global uint* vertex_triangles, __global uint* header, __global ContactReport* reports) {
   const uint count = list[0];
   for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
-    const uint slot = list[1 + i];
-    const uint c = slot / p->triangle_count;
-    const uint t = slot % p->triangle_count;
-    const uint4 tri = triangles[t];
-    const ToolContact contact = contacts[slot];
-    const float radius = colliders[c].tip_start.w + surface_offset(tri);
-    const float3 n = contact.normal.xyz;
-    const float s = contact.normal.w;
-    const float3 on_axis = colliders[c].tip.xyz + s * colliders[c].axis.xyz;
-    const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
-    const float gap = dot(n, point - on_axis) - radius;
-    float slope;
-    const float force = contact.weights.w != 0.0f ? contact_force(p, colliders[c].axis.w, p->margin_m - gap, &slope) : 0.0f;
-    if (force == 0.0f && !(gap < p->range_m)) continue;
-    const float3 start =
-        contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
-    float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
-    slip -= dot(slip, n) * n;
-    const uint at = atomic_inc(header);
-    if (at >= capacity) continue;
-    ContactReport r;
-    r.collider = c;
-    r.triangle = t;
-    r.gap_m = gap;
-    r.arm = s;
-    r.point = (float4)(point - surface_offset(tri) * n, force);
-    r.normal = (float4)(n, 0.0f);
-    r.force = (float4)(force * n - friction_factor(p, force, length(slip)) * slip, 0.0f);
-    reports[at] = r;
+    report_triangle(p, list[1 + i], capacity, x, x_start, triangles, colliders, contacts, header, reports);
+    report_vertices(p, list[1 + i], capacity, x, x_start, triangles, colliders, triangle_colliders, contacts, vertex_triangle_range,
+                    vertex_triangles, header, reports);
   }
   if (p->plane_count == 0) return;
   for (uint v = (uint)get_global_id(0); v < p->vertex_count; v += (uint)get_global_size(0)) {
@@ -252,17 +298,15 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
       if (force == 0.0f) continue;
       float3 slip = x[v].xyz - x_start[v].xyz;
       slip -= dot(slip, plane.xyz) * plane.xyz;
-      const uint at = atomic_inc(header);
-      if (at >= capacity) continue;
       ContactReport r;
       r.collider = NOT_A_TRIANGLE;
       r.triangle = v;
       r.gap_m = gap;
       r.arm = (float)i;
       r.point = (float4)(x[v].xyz - offset * plane.xyz, force);
-      r.normal = (float4)(plane.xyz, 0.0f);
+      r.normal = (float4)(plane.xyz, p->stiffness_n_per_m);
       r.force = (float4)(force * plane.xyz - friction_factor(p, force, length(slip)) * slip, 0.0f);
-      reports[at] = r;
+      add_report(capacity, r, header, reports);
     }
   }
 }

@@ -70,19 +70,23 @@ typedef struct AnchorReport {
  * radius. */
 typedef struct ToolContact {
   Float4 normal;  /* xyz unit, from the capsule to the tissue; w = s, place on the axis in [0, 1] */
-  Float4 weights; /* xyz barycentric weights of the triangle's vertices; w = 1 if the contact may act, else 0 */
+  Float4 weights; /* xyz barycentric weights of the triangle's vertices; w = 0 if the contact may not act, else its share of the stiffness,
+                     negative where the axis has passed to the far side. Below 1 for shells alone: see vertex_contact.clh */
   Float4
       side; /* xyz unit: the side of the capsule on which the triangle belongs; w = SIDE_UNKNOWN, SIDE_NEAR or SIDE_SWEPT, see tools.cl */
 } ToolContact;
 
+/* Bit of a surface triangle's w, beside half the thickness of a shell: a load or a filling presses on it. */
+#define PALPATE_UNDER_PRESSURE 0x80000000u
+
 /* A contact with its force, for the host. */
 typedef struct ContactReport {
   UInt collider; /* 0xffffffff: a plane */
-  UInt triangle; /* surface triangle; of a plane contact: the vertex */
+  UInt triangle; /* surface triangle, also of a contact at a vertex of a shell; of a plane contact: the vertex */
   float gap_m;
   float arm;     /* s, place on the collider's axis in [0, 1] */
   Float4 point;  /* xyz [m] on the tissue; w = normal force [N] */
-  Float4 normal; /* xyz unit, towards the tissue; w unused */
+  Float4 normal; /* xyz unit, towards the tissue; w = stiffness where it begins [N/m] */
   Float4 force;  /* xyz [N] on the tissue, friction included; w unused */
 } ContactReport;
 

@@ -80,7 +80,7 @@ class World::Impl {
   using PlacesOfVertices = SceneVertices::Array<Eigen::Vector3f>;  // of all surfaces
   PlacesOfVertices TakeReached(const gpu::TissueStep& step);
   std::optional<QuasiStatic::Contact> OnPlane(const gpu::ContactReport& report) const;
-  QuasiStatic::Contact OnCollider(const gpu::ContactReport& report, const gpu::Collider& collider, const PlacesOfVertices& places) const;
+  QuasiStatic::Contact OnCollider(const gpu::ContactReport& report, const PlacesOfVertices& places) const;
   std::optional<QuasiStatic::Contact> BetweenSurfaces(const gpu::SurfaceReport& report, const PlacesOfVertices& places) const;
 
   // Edits: all happen on the meshes first, then the arrays, the solver and the frame take over what changed.

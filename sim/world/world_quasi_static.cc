@@ -51,8 +51,7 @@ absl::Status World::Impl::FollowQuasiStatic(const gpu::TissueStep& step) {
   std::vector<QuasiStatic::Contact> contacts;
   for (const gpu::ContactReport& report : step.contacts) {
     const bool is_plane = report.collider == QuasiStatic::kNone;
-    const std::optional<QuasiStatic::Contact> contact =
-        is_plane ? OnPlane(report) : OnCollider(report, step.colliders[report.collider], places);
+    const std::optional<QuasiStatic::Contact> contact = is_plane ? OnPlane(report) : OnCollider(report, places);
     if (contact) contacts.push_back(*contact);
   }
   for (const gpu::SurfaceReport& report : step.surface_contacts) {
@@ -101,15 +100,14 @@ std::optional<QuasiStatic::Contact> World::Impl::OnPlane(const gpu::ContactRepor
   return contact;
 }
 
-QuasiStatic::Contact World::Impl::OnCollider(const gpu::ContactReport& report, const gpu::Collider& collider,
-                                             const PlacesOfVertices& places) const {
+QuasiStatic::Contact World::Impl::OnCollider(const gpu::ContactReport& report, const PlacesOfVertices& places) const {
   QuasiStatic::Contact contact;
   contact.normal = ToVector(report.normal);
   contact.gap_m = report.gap_m;
   contact.friction = solver_->step_params().friction;
   contact.collider = report.collider;
   contact.arm = report.arm;
-  contact.stiffness_n_per_m = collider.axis.w;
+  contact.stiffness_n_per_m = report.normal.w;
   const WorldBody& body = *bodies_[model_.BodyOf(report.triangle)];
   std::array<Vector3d, 3> x;
   for (size_t c = 0; c < 3; ++c) {

@@ -255,6 +255,28 @@ TEST_F(EditServiceTest, ReadersGetTheDeltaBeforeTheFirstFrameOfAVersion) {
   EXPECT_GE(Metric("palpate_topology_keyframes_total{scene=\"" + id_ + "\"}"), 1);
 }
 
+TEST_F(EditServiceTest, ClientsLearnThatAShellHasLostItsFilling) {
+  v1::SceneSpec spec;
+  v1::BodySpec& body = *spec.add_bodies();
+  body.set_name("slab");  // as Carve has it
+  body.mutable_shell()->mutable_sphere()->set_radius_m(0.03);
+  body.mutable_shell()->set_edge_length_m(0.01);
+  body.set_volume_stiffness_pa(1e5);
+  const std::string id = CreateScene(false, "filled", spec);
+  ASSERT_EQ(Get(id).bodies_size(), 1);
+  EXPECT_FALSE(Get(id).bodies(0).volume_released());
+  const v1::EditSceneResponse response = MustEdit(Carve(id, 0, 0, 0.03, 0.012));
+  ASSERT_EQ(response.outcomes_size(), 1);
+  EXPECT_THAT(response.outcomes(0).note(), HasSubstr("no longer kept"));
+  EXPECT_TRUE(Get(id).bodies(0).volume_released());
+  grpc::ClientContext context;
+  v1::ResetSceneRequest reset;
+  reset.set_scene_id(id);
+  v1::ResetSceneResponse done;
+  ASSERT_TRUE(scenes_->ResetScene(&context, reset, &done).ok());
+  EXPECT_FALSE(Get(id).bodies(0).volume_released()) << "filled again";
+}
+
 TEST_F(EditServiceTest, APieceThatIsCutOffIsABodyOfItsOwn) {
   Watcher watcher(*streams_, id_, true);
   ASSERT_EQ(watcher.Read(), 'k');
