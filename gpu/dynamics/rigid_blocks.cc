@@ -264,7 +264,7 @@ absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockS
 absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described.
   [[maybe_unused]] auto& [rigid_count, first_vertex, vertex_count, vertex_group, body_group, device_bytes, initial, states_host, local_m,
-                          listing, listed_edition, push_by_air, predict, place, detected, goal, take_back, bound, list_pairs, solve,
+                          listed_edition, listing, push_by_air, predict, place, detected, goal, take_back, bound, list_pairs, solve,
                           move_jointed, share_jointed, bound_jointed, inertia_jointed, finish, roll_back, joints, frames, states, block_of,
                           movers, way, own_pairs, own, no_entries, local, iterates] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());

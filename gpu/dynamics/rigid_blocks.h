@@ -196,8 +196,8 @@ class RigidBlocks final : public SurfaceFollower {
   size_t device_bytes_ = 0;
   std::vector<RigidBlockState> initial_, states_host_;              // rigid bodies, then frames
   std::vector<Float4> local_m_;                                     // [vertex_count_], frame B
-  uint64_t listing_ = std::numeric_limits<uint64_t>::max();         // likewise, of which pairs there are
-  uint64_t listed_edition_ = std::numeric_limits<uint64_t>::max();  // of the pairs in own_pairs_; the largest: none
+  uint64_t listed_edition_ = std::numeric_limits<uint64_t>::max();  // of the planes in own_; the largest: none
+  uint64_t listing_ = std::numeric_limits<uint64_t>::max();         // of the pairs in own_pairs_; the largest: none
   Kernel push_by_air_, predict_, place_, detected_, goal_, take_back_, bound_, list_pairs_, solve_, move_jointed_, share_jointed_,
       bound_jointed_, inertia_jointed_, finish_, roll_back_;
   std::unique_ptr<RigidJoints> joints_;  // null: none

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gpu/dynamics/surface_kernels.h"
 
 namespace palpate::gpu {
@@ -49,6 +51,10 @@ absl::Status SurfacePairs::Init(Queue& queue, const std::vector<uint32_t>& verte
       {&SurfacePairs::report_pairs_, "report_pairs"},       {&SurfacePairs::clear_ways_, "clear_ways"}};
   for (const auto& [kernel, name] : kKernels) {
     PALPATE_RETURN_IF_ERROR(TakeOrCreate(queue, old == nullptr ? nullptr : &(old->*kernel), name, &(this->*kernel)));
+  }
+  if (old != nullptr) {  // who knows them by number must not take these for those
+    edition_ = old->edition_;
+    listing_ = old->listing_;
   }
   PALPATE_RETURN_IF_ERROR(Reserve(queue, kLeastRoom));
   return Clear(queue);
@@ -107,6 +113,9 @@ absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contact
                                 const SurfaceFollower* follower, bool are_same) {
   if (contacts.count == 0) return Clear(queue);
   const auto count = static_cast<uint32_t>(contacts.count);
+  if (are_same && count != count_) {
+    return absl::InternalError(absl::StrCat("surface pairs: ", count, " are said to be the same as ", count_, " before"));
+  }
   const uint32_t vertex_count = layout_.vertex_count;
   const uint32_t entries = 4 * count;
   PALPATE_RETURN_IF_ERROR(Reserve(queue, count));

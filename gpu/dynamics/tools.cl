@@ -15,7 +15,7 @@
 #include "gpu/dynamics/block.clh"
 #include "gpu/dynamics/contact.clh"
 #include "gpu/dynamics/vertex_contact.clh"
-
+/* Needs those above. */
 #include "gpu/dynamics/tool_solve.clh"
 
 #define NOT_A_TRIANGLE 0xffffffffu
