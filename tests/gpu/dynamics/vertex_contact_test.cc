@@ -170,6 +170,25 @@ TEST_F(VertexContactTest, SheetReportAndToolAgreeForToolsOfAnySize) {
   }
 }
 
+// Pressure may be on some triangles of a vertex and not on others: here on every other one.
+TEST_F(VertexContactTest, SheetAndReportAgreeWherePressureEnds) {
+  for (const uint32_t first : {0U, 1U}) {
+    TissueModel model = HeldSheet();
+    model.loads[0].vertices.clear();
+    for (uint32_t t = 0; t < model.triangle_loads.size(); ++t) model.triangle_loads[t] = (t + first) % 2;
+    const ColliderDescription tool = Above(0.06, 0.002);
+    auto solver = Make(model, {.gravity_m_per_s2 = {0, 0, 0}, .iterations = 40, .friction = 0.2}, tool);
+    ASSERT_NE(solver, nullptr);
+    const TissueStep step = Press(*solver, TargetOf(tool), 0.008, 60, 60);
+    Vector3d reported_n = Vector3d::Zero(), felt_n = Vector3d::Zero();
+    for (const ContactReport& r : step.contacts) reported_n += ToVector(r.force);
+    const std::vector<float> forces = ContactForces(*solver, model.rest_m.size());
+    for (size_t v = 0; v < model.rest_m.size(); ++v) felt_n += At(forces, v);
+    EXPECT_LT(reported_n.z(), -0.01);
+    EXPECT_LT((felt_n - reported_n).norm(), 1e-4 * reported_n.norm()) << felt_n.transpose() << " and " << reported_n.transpose();
+  }
+}
+
 TEST_F(VertexContactTest, TheSameCallsGiveTheSameBits) {
   const TissueModel model = HeldSheet(6);
   ColliderDescription tool = Above(0.02, 0.001);
