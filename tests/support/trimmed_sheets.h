@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <numbers>
 #include <vector>
 
@@ -12,8 +13,8 @@
 /// Flat sheets that loops cut, with closed forms.
 namespace palpate::test {
 
-/// A circle in (u, v) as four quarters of degree 2, counter-clockwise from +u; clockwise it is a hole.
-inline sim::NurbsTrimDescription CircleLoop(const Eigen::Vector2d& center, double radius, bool is_hole = false) {
+/// A circle in (u, v) as four quarters of degree 2, counter-clockwise from +u; reversed it is a hole.
+inline sim::NurbsTrimDescription CircleTrim(const Eigen::Vector2d& center, double radius, bool is_reversed = false, uint32_t edge = 0) {
   sim::NurbsTrimDescription trim;
   trim.curve.degree = 2;
   trim.curve.knots = {0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4};
@@ -23,12 +24,13 @@ inline sim::NurbsTrimDescription CircleLoop(const Eigen::Vector2d& center, doubl
     trim.curve.control.push_back(center + radius * Eigen::Vector2d(kX[i], kY[i]));
     trim.curve.weights.push_back(i % 2 == 0 ? 1 : std::numbers::sqrt2 / 2);
   }
-  trim.is_reversed = is_hole;
+  trim.is_reversed = is_reversed;
+  trim.edge = edge;
   return trim;
 }
 
 /// Straight from each of these points of (u, v) to the next, and back to the first.
-inline std::vector<sim::NurbsTrimDescription> PolygonLoop(const std::vector<Eigen::Vector2d>& points) {
+inline std::vector<sim::NurbsTrimDescription> PolygonTrims(const std::vector<Eigen::Vector2d>& points) {
   std::vector<sim::NurbsTrimDescription> out;
   for (size_t i = 0; i < points.size(); ++i) {
     out.push_back({{1, {0, 0, 1, 1}, {points[i], points[(i + 1) % points.size()]}, {}}, false, 0});
@@ -36,7 +38,7 @@ inline std::vector<sim::NurbsTrimDescription> PolygonLoop(const std::vector<Eige
   return out;
 }
 
-inline std::vector<sim::NurbsTrimDescription> WholeLoop() { return PolygonLoop({{0, 0}, {1, 0}, {1, 1}, {0, 1}}); }
+inline std::vector<sim::NurbsTrimDescription> WholeLoop() { return PolygonTrims({{0, 0}, {1, 0}, {1, 1}, {0, 1}}); }
 
 /// A square of `side_m` about the origin with normal +z, x along u and y along v, both in [0, 1] and linear; `spans` between knots each
 /// way.

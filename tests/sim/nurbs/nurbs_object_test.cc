@@ -186,7 +186,7 @@ TEST(NurbsObjectTest, AHoleInAPlaneIsAsRoundAsAsked) {
 
 TEST(NurbsObjectTest, VerticesHavePlacesAndTrianglesAreAsSmallAsAsked) {
   const NurbsObject object =
-      test::TrimmedSheet(3, 5, 1, {{test::CircleLoop({0.5, 0.5}, 0.45)}, test::PolygonLoop({{0.4, 0.4}, {0.37, 0.61}, {0.6, 0.6}})});
+      test::TrimmedSheet(3, 5, 1, {{test::CircleTrim({0.5, 0.5}, 0.45)}, test::PolygonTrims({{0.4, 0.4}, {0.37, 0.61}, {0.6, 0.6}})});
   const NurbsPatch& patch = object.patches()[0];
   const NurbsTrimRegion region(patch, 1e-9);
   for (const size_t cells : {1U, 3U, 4U}) {

@@ -239,7 +239,7 @@ double SurfaceAreaOf(const gpu::NurbsShellModel& model) {
 TEST(NurbsShellBuilderTest, ATrimmedSheetHasTheMassOfWhatIsLeft) {
   const double radius = 0.37;
   const Eigen::Vector2d center(0.48, 0.53);
-  const NurbsTrimDescription outline = test::CircleLoop(center, radius), hole = test::CircleLoop({0.55, 0.6}, 0.08, true);
+  const NurbsTrimDescription outline = test::CircleTrim(center, radius), hole = test::CircleTrim({0.55, 0.6}, 0.08, true);
   const double area = kPi * (radius * radius - 0.08 * 0.08);
   const Eigen::Vector2d middle = (radius * radius * center - 0.08 * 0.08 * Eigen::Vector2d(0.55, 0.6)) / (area / kPi);
   for (const int degree : {2, 3, 4, 5}) {
@@ -281,7 +281,7 @@ TEST(NurbsShellBuilderTest, NextToNothingOfACellHasMassAndStiffness) {
   // A corner of a triangle that reaches so far into a cell of its own, in shares of it.
   for (const double share : {1e-1, 1e-3, 1e-5}) {
     const double tip = 0.5 + share / 8;
-    const NurbsObject object = test::TrimmedSheet(3, 8, 1, {test::PolygonLoop({{0.1, 0.1}, {0.4, 0.1}, {tip, tip}, {0.1, 0.4}})});
+    const NurbsObject object = test::TrimmedSheet(3, 8, 1, {test::PolygonTrims({{0.1, 0.1}, {0.4, 0.1}, {tip, tip}, {0.1, 0.4}})});
     const auto model = BuildNurbsShell(object, kMaterial);
     ASSERT_TRUE(model.ok()) << model.status();
     ExpectConsistent(*model);
@@ -329,9 +329,9 @@ TEST(NurbsShellBuilderTest, ATrimmedTubeIsSmoothAcrossItsSeam) {
   EXPECT_EQ(framed->rest_m, whole->rest_m);
   EXPECT_EQ(framed->gauss.size(), whole->gauss.size());
   for (NurbsPatchDescription& patch : description.patches) patch.loops.clear();
-  description.patches[0].loops = {test::PolygonLoop({{0, 0}, {1, 0}, {1, 0.3}, {0.6, 0.4}, {0.6, 0.6}, {1, 0.7}, {1, 1}, {0, 1}})};
-  description.patches[1].loops = {test::PolygonLoop({{0, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 0.7}, {0.3, 0.5}, {0, 0.3}})};
-  description.patches[2].loops = {test::PolygonLoop({{0, 0}, {0.45, 0}, {0.45, 1}, {0, 1}})};
+  description.patches[0].loops = {test::PolygonTrims({{0, 0}, {1, 0}, {1, 0.3}, {0.6, 0.4}, {0.6, 0.6}, {1, 0.7}, {1, 1}, {0, 1}})};
+  description.patches[1].loops = {test::PolygonTrims({{0, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 0.7}, {0.3, 0.5}, {0, 0.3}})};
+  description.patches[2].loops = {test::PolygonTrims({{0, 0}, {0.45, 0}, {0.45, 1}, {0, 1}})};
   const NurbsObject object = *NurbsObject::Create(description);
   const auto model = BuildNurbsShell(object, kMaterial);
   ASSERT_TRUE(whole.ok() && model.ok()) << model.status();
@@ -367,11 +367,11 @@ TEST(NurbsShellBuilderTest, ASphereMayBeTrimmedAtAPoleAndAcrossASeam) {
       other = p;
       continue;
     }
-    description.patches[p].loops = {test::PolygonLoop({{0, 0}, {1, 0}, {1, 0.7}, {0, 0.7}})};
+    description.patches[p].loops = {test::PolygonTrims({{0, 0}, {1, 0}, {1, 0.7}, {0, 0.7}})};
     ++cut;
   }
   ASSERT_EQ(cut, 4U);
-  description.patches[other].loops = {test::WholeLoop(), {test::CircleLoop({0.4, 0.4}, 0.2, true)}};
+  description.patches[other].loops = {test::WholeLoop(), {test::CircleTrim({0.4, 0.4}, 0.2, true)}};
   const NurbsObject object = *NurbsObject::Create(description);
   const auto model = BuildNurbsShell(object, kMaterial);
   ASSERT_TRUE(whole.ok() && model.ok()) << model.status();
@@ -420,14 +420,14 @@ TEST(NurbsShellBuilderTest, ErrorsNameWhatIsWrong) {
   const auto trimmed = [](std::vector<std::vector<NurbsTrimDescription>> loops) {
     return std::string(BuildNurbsShell(test::TrimmedSheet(3, 4, 1, std::move(loops)), kMaterial).status().message());
   };
-  const std::string nothing = trimmed({test::PolygonLoop({{0, 0}, {1, 0}, {1, 1e-6}, {0, 1e-6}})});
+  const std::string nothing = trimmed({test::PolygonTrims({{0, 0}, {1, 0}, {1, 1e-6}, {0, 1e-6}})});
   EXPECT_NE(nothing.find("patches[0]: loops: they leave nothing of the patch"), std::string::npos) << nothing;
-  const std::string crossed = trimmed({test::PolygonLoop({{0.1, 0.1}, {0.9, 0.8}, {0.9, 0.1}, {0.35, 0.9}})});
+  const std::string crossed = trimmed({test::PolygonTrims({{0.1, 0.1}, {0.9, 0.8}, {0.9, 0.1}, {0.35, 0.9}})});
   EXPECT_NE(crossed.find("patches[0]: loops: cross"), std::string::npos) << crossed;
   // A disc in the hole of another sheet: their rims are one edge.
-  NurbsObjectDescription two = test::SheetDescription(3, 4, 1, {test::WholeLoop(), {test::CircleLoop({0.5, 0.5}, 0.2, true)}});
+  NurbsObjectDescription two = test::SheetDescription(3, 4, 1, {test::WholeLoop(), {test::CircleTrim({0.5, 0.5}, 0.2, true)}});
   two.patches.push_back(two.patches[0]);
-  two.patches[1].loops = {{test::CircleLoop({0.5, 0.5}, 0.2)}};
+  two.patches[1].loops = {{test::CircleTrim({0.5, 0.5}, 0.2)}};
   const std::string rims = BuildNurbsShell(*NurbsObject::Create(two), kMaterial).status().ToString();
   EXPECT_NE(rims.find("patches[0], loops[1].curves[0]: is an edge in space with patches[1]"), std::string::npos) << rims;
 }

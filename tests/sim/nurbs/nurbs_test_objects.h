@@ -6,33 +6,12 @@
 #include <vector>
 
 #include "sim/nurbs/nurbs_object.h"
+#include "tests/support/trimmed_sheets.h"
 
 namespace palpate::sim {
 
-/// A circle in (u, v) as four quarters of degree 2, counter-clockwise from +u.
-inline NurbsTrimDescription CircleTrim(const Eigen::Vector2d& center, double radius, bool is_reversed = false, uint32_t edge = 0) {
-  NurbsTrimDescription trim;
-  trim.curve.degree = 2;
-  trim.curve.knots = {0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4};
-  constexpr int kX[] = {1, 1, 0, -1, -1, -1, 0, 1, 1};
-  constexpr int kY[] = {0, 1, 1, 1, 0, -1, -1, -1, 0};
-  for (int i = 0; i < 9; ++i) {
-    trim.curve.control.push_back(center + radius * Eigen::Vector2d(kX[i], kY[i]));
-    trim.curve.weights.push_back(i % 2 == 0 ? 1 : std::numbers::sqrt2 / 2);
-  }
-  trim.is_reversed = is_reversed;
-  trim.edge = edge;
-  return trim;
-}
-
-/// Straight from each of these points of (u, v) to the next, and back to the first.
-inline std::vector<NurbsTrimDescription> PolygonTrims(const std::vector<Eigen::Vector2d>& points) {
-  std::vector<NurbsTrimDescription> out;
-  for (size_t i = 0; i < points.size(); ++i) {
-    out.push_back({{1, {0, 0, 1, 1}, {points[i], points[(i + 1) % points.size()]}, {}}, false, 0});
-  }
-  return out;
-}
+using test::CircleTrim;
+using test::PolygonTrims;
 
 /// A rectangle in space: u along `du`, v along `dv`, both in [0, 1].
 inline NurbsDescription PlaneSurface(const Eigen::Vector3d& corner, const Eigen::Vector3d& du, const Eigen::Vector3d& dv) {

@@ -16,8 +16,8 @@ namespace palpate::sim {
 namespace {
 
 using Eigen::Vector2d;
-using test::CircleLoop;
-using test::PolygonLoop;
+using test::CircleTrim;
+using test::PolygonTrims;
 using test::TrimmedSheet;
 
 constexpr double kPi = std::numbers::pi;
@@ -50,7 +50,7 @@ TEST(NurbsTrimCells, ADiscHasItsAreaAndMoments) {
   for (int n = 0; n < 30; ++n) {
     const double radius = 0.02 + 0.4 * uniform(random);
     const Vector2d center(radius + (1 - 2 * radius) * uniform(random), radius + (1 - 2 * radius) * uniform(random));
-    const NurbsObject object = TrimmedSheet(3, 1 + static_cast<size_t>(n % 9), 1, {{CircleLoop(center, radius)}});
+    const NurbsObject object = TrimmedSheet(3, 1 + static_cast<size_t>(n % 9), 1, {{CircleTrim(center, radius)}});
     const auto cells = NurbsTrimCells::Create(object.patches()[0]);
     ASSERT_TRUE(cells.ok()) << cells.status();
     const double area = kPi * radius * radius, r2 = radius * radius;
@@ -72,9 +72,9 @@ TEST(NurbsTrimCells, ADiscHasItsAreaAndMoments) {
 TEST(NurbsTrimCells, KindsAndPointsAreThoseOfTheWindingNumber) {
   // Two holes, one of them across a corner of four cells, and an outline with a slanted side.
   const NurbsObject object = TrimmedSheet(2, 7, 1,
-                                          {PolygonLoop({{0.05, 0.03}, {0.97, 0.11}, {0.81, 0.94}, {0.02, 0.9}}),
-                                           {CircleLoop({3.0 / 7, 3.0 / 7}, 0.11, true)},
-                                           PolygonLoop({{0.6, 0.6}, {0.62, 0.78}, {0.75, 0.7}})});
+                                          {PolygonTrims({{0.05, 0.03}, {0.97, 0.11}, {0.81, 0.94}, {0.02, 0.9}}),
+                                           {CircleTrim({3.0 / 7, 3.0 / 7}, 0.11, true)},
+                                           PolygonTrims({{0.6, 0.6}, {0.62, 0.78}, {0.75, 0.7}})});
   const NurbsPatch& patch = object.patches()[0];
   const auto cells = NurbsTrimCells::Create(patch);
   ASSERT_TRUE(cells.ok()) << cells.status();
@@ -131,7 +131,7 @@ TEST(NurbsTrimCells, PolygonsHaveTheirAreaWhereverTheirCornersAre) {
       turns += std::atan2(a.x() * b.y() - a.y() * b.x(), a.dot(b)) / (2 * kPi);
     }
     if (corners.size() < 3 || corners.front() == corners.back() || std::abs(turns - 1) > 1e-9 || twice < 0.02) continue;
-    const NurbsObject object = TrimmedSheet(2, 10, 1, {PolygonLoop(corners)});
+    const NurbsObject object = TrimmedSheet(2, 10, 1, {PolygonTrims(corners)});
     const auto cells = NurbsTrimCells::Create(object.patches()[0]);
     if (!cells.ok()) {
       // Rounding of corners may fold a star.
@@ -175,7 +175,7 @@ TEST(NurbsTrimCells, CurvedLoopsHaveTheAreaOfGreensTheorem) {
 }
 
 TEST(NurbsTrimCells, FewPositivePointsIntegrateAllPolynomials) {
-  const NurbsObject object = TrimmedSheet(3, 4, 1, {{CircleLoop({0.5, 0.5}, 0.37)}});
+  const NurbsObject object = TrimmedSheet(3, 4, 1, {{CircleTrim({0.5, 0.5}, 0.37)}});
   const auto cells = NurbsTrimCells::Create(object.patches()[0]);
   ASSERT_TRUE(cells.ok());
   size_t cut = 0;
@@ -205,7 +205,7 @@ TEST(NurbsTrimCells, LoopsAlongKnotsCutNothing) {
   // Within the gap that loops may have, too.
   const double off = 0.5 * kNurbsLoopGap;
   const NurbsObject object =
-      TrimmedSheet(2, 4, 1, {PolygonLoop({{0, off}, {1, 0}, {1, 1 - off}, {0.5 + off, 1}, {0.5 - off, 0.5}, {0, 0.5 + off}})});
+      TrimmedSheet(2, 4, 1, {PolygonTrims({{0, off}, {1, 0}, {1, 1 - off}, {0.5 + off, 1}, {0.5 - off, 0.5}, {0, 0.5 + off}})});
   const auto cells = NurbsTrimCells::Create(object.patches()[0]);
   ASSERT_TRUE(cells.ok()) << cells.status();
   for (size_t row = 0; row < 4; ++row) {
@@ -221,13 +221,13 @@ TEST(NurbsTrimCells, LoopsThatCrossOverlapOrLeaveNothingAreErrors) {
     return std::string(NurbsTrimCells::Create(object.patches()[0]).status().message());
   };
   // A figure of eight, of which the larger part runs counter-clockwise.
-  const std::string eight = error({PolygonLoop({{0.1, 0.1}, {0.9, 0.8}, {0.9, 0.1}, {0.35, 0.9}})});
+  const std::string eight = error({PolygonTrims({{0.1, 0.1}, {0.9, 0.8}, {0.9, 0.1}, {0.35, 0.9}})});
   EXPECT_NE(eight.find("loops: cross or run clockwise around what is not left at (u, v) = ("), std::string::npos) << eight;
-  const std::string two = error({{CircleLoop({0.4, 0.5}, 0.3)}, {CircleLoop({0.6, 0.5}, 0.3)}});
+  const std::string two = error({{CircleTrim({0.4, 0.5}, 0.3)}, {CircleTrim({0.6, 0.5}, 0.3)}});
   EXPECT_NE(two.find("loops: cross or overlap at"), std::string::npos) << two;
-  const std::string outside = error({{CircleLoop({0.3, 0.3}, 0.2)}, {CircleLoop({0.8, 0.8}, 0.1, true)}});
+  const std::string outside = error({{CircleTrim({0.3, 0.3}, 0.2)}, {CircleTrim({0.8, 0.8}, 0.1, true)}});
   EXPECT_NE(outside.find("run clockwise"), std::string::npos) << outside;
-  const std::string nothing = error({PolygonLoop({{0, 0}, {1, 0}, {1, 1e-6}, {0, 1e-6}})});
+  const std::string nothing = error({PolygonTrims({{0, 0}, {1, 0}, {1, 1e-6}, {0, 1e-6}})});
   EXPECT_NE(nothing.find("loops: they leave nothing of the patch"), std::string::npos) << nothing;
 }
 

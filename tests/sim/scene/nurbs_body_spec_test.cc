@@ -363,7 +363,7 @@ TEST(NurbsBodySpec, ATrimmedShellHasWhatIsLeftAndJointsOnIt) {
   v1::BodySpec& body = *spec.mutable_bodies(0);
   body.set_name("shell");
   body.clear_fixed();
-  *body.mutable_nurbs()->mutable_object() = object({test::WholeLoop(), {test::CircleLoop({0.5, 0.5}, 0.2, true)}});
+  *body.mutable_nurbs()->mutable_object() = object({test::WholeLoop(), {test::CircleTrim({0.5, 0.5}, 0.2, true)}});
   v1::JointSpec& joint = *spec.add_joints();
   joint.set_body_b(body.name());
   joint.mutable_ball();
@@ -379,9 +379,9 @@ TEST(NurbsBodySpec, ATrimmedShellHasWhatIsLeftAndJointsOnIt) {
   ExpectRefused(in_hole, "joints[0].patch_b: (u, v) = (0.45, 0.5) is in what is trimmed away of patch 0 of \"" + body.name() + "\"");
   v1::SceneSpec bad = spec;
   v1::NurbsObject& given = *bad.mutable_bodies(0)->mutable_nurbs()->mutable_object();
-  given = object({test::PolygonLoop({{0.1, 0.1}, {0.9, 0.8}, {0.9, 0.1}, {0.35, 0.9}})});
+  given = object({test::PolygonTrims({{0.1, 0.1}, {0.9, 0.8}, {0.9, 0.1}, {0.35, 0.9}})});
   ExpectRefused(bad, "bodies[0].nurbs (shell): patches[0]: loops: cross near (u, v) = (");
-  given = object({test::PolygonLoop({{0, 0}, {1, 0}, {1, 1e-6}, {0, 1e-6}})});
+  given = object({test::PolygonTrims({{0, 0}, {1, 0}, {1, 1e-6}, {0, 1e-6}})});
   ExpectRefused(bad, "bodies[0].nurbs");
   bad = spec;
   bad.mutable_bodies(0)->set_volume_stiffness_pa(1e4);

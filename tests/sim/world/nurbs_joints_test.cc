@@ -160,7 +160,7 @@ TEST_F(NurbsJoints, ASheetHangsFromItsCorners) {
 TEST_F(NurbsJoints, ATrimmedDiscSagsAsAPlateThatItsRimSupports) {
   SceneDescription scene;
   constexpr double kSide_m = 0.1, kRadius = 0.43, kThickness_m = 0.002, kModulus_pa = 5e7, kPoisson = 0.3;
-  const NurbsObject disc = test::TrimmedSheet(3, 7, kSide_m, {{test::CircleLoop({0.5, 0.5}, kRadius)}});
+  const NurbsObject disc = test::TrimmedSheet(3, 7, kSide_m, {{test::CircleTrim({0.5, 0.5}, kRadius)}});
   scene.bodies = {test::ShellBody("disc", disc, {0, 0, 0}, test::ShellMaterial(kModulus_pa, kPoisson, 0.02), kThickness_m)};
   constexpr int kJoints = 24;
   for (int i = 0; i < kJoints; ++i) {

@@ -35,6 +35,22 @@ class NurbsShellTest : public test::DeviceTest {
       worst_intersections_ = std::max(worst_intersections_, frame_->contact_statistics.intersection_count);
     }
   }
+  /// The bodies of `scene` fall on a rod: from a state in between, and from the start again, to the same bits.
+  void ExpectTheSameBitsFromAState(SceneDescription scene) {
+    scene.contact.check_intersections = true;
+    scene.obstacles.push_back({"rod", CapsuleShape{{0, -0.1, 0}, {0, 0.1, 0}, 0.01}});
+    Make(scene);
+    Run(40);
+    PALPATE_TEST_ASSIGN(const std::shared_ptr<const WorldState> state, world_->Capture());
+    Run(40);
+    const uint64_t expected = frame_->state_hash;
+    PALPATE_TEST_ASSIGN(world_, World::Restore(context(), scene, *state));
+    Run(40);
+    EXPECT_EQ(frame_->state_hash, expected);
+    PALPATE_ASSERT_OK(world_->Reset().status());
+    Run(80);
+    EXPECT_EQ(frame_->state_hash, expected);
+  }
   Vector3d Vertex(size_t body, size_t v) const {
     const float* const p = &frame_->surface_positions_m[body][3 * v];
     return {p[0], p[1], p[2]};
@@ -267,25 +283,13 @@ TEST_F(NurbsShellTest, MeetsATool) {
 
 TEST_F(NurbsShellTest, GoesOnFromAStateWithTheSameBits) {
   SceneDescription scene;
-  scene.contact.check_intersections = true;
   scene.bodies = {test::ShellBody("sheet", test::FlatSheet(7, 7, 0.1, 0.1), {0, 0, 0.03}, test::ShellMaterial(1e5, 0.3, 0.01), 0.001)};
-  scene.obstacles.push_back({"rod", CapsuleShape{{0, -0.1, 0}, {0, 0.1, 0}, 0.01}});
-  Make(scene);
-  Run(40);
-  PALPATE_TEST_ASSIGN(const std::shared_ptr<const WorldState> state, world_->Capture());
-  Run(40);
-  const uint64_t expected = frame_->state_hash;
-  PALPATE_TEST_ASSIGN(world_, World::Restore(context(), scene, *state));
-  Run(40);
-  EXPECT_EQ(frame_->state_hash, expected);
-  PALPATE_ASSERT_OK(world_->Reset().status());
-  Run(80);
-  EXPECT_EQ(frame_->state_hash, expected);
+  ExpectTheSameBitsFromAState(scene);
 }
 
 /// A disc with a hole beside its middle, cut out of a square.
 NurbsObject HoledDisc(size_t spans, double side_m) {
-  return test::TrimmedSheet(3, spans, side_m, {{test::CircleLoop({0.5, 0.5}, 0.47)}, {test::CircleLoop({0.56, 0.52}, 0.12, true)}});
+  return test::TrimmedSheet(3, spans, side_m, {{test::CircleTrim({0.5, 0.5}, 0.47)}, {test::CircleTrim({0.56, 0.52}, 0.12, true)}});
 }
 
 TEST_F(NurbsShellTest, ATrimmedSheetFallsAsAPiece) {
@@ -320,7 +324,7 @@ TEST_F(NurbsShellTest, ATrimmedCantileverSagsAsAPlate) {
   const double tip_m = 0.028;
   const NurbsObject sheet = test::TrimmedSheet(
       3, 9, side_m,
-      {test::PolygonLoop({at(-0.03, -half_width_m), at(tip_m, -half_width_m), at(tip_m, half_width_m), at(-0.03, half_width_m)})});
+      {test::PolygonTrims({at(-0.03, -half_width_m), at(tip_m, -half_width_m), at(tip_m, half_width_m), at(-0.03, half_width_m)})});
   // Held are the control points before a line across the strip. Their basis functions reach a little beyond it.
   const auto place_m = [&](const Vector3d& p) { return p.head<2>().dot(along); };
   scene.bodies = {test::ShellBody("strip", sheet, {0, 0, 0}, test::ShellMaterial(modulus_pa, 0, 0.05), thickness_m,
@@ -401,7 +405,7 @@ TEST_F(NurbsShellTest, ATrimmedSheetDrapesWithoutPassing) {
 /// The weight of a ball that lies in the hole of a sheet, which is smaller.
 TEST_F(NurbsShellTest, ATrimmedSheetCarriesABallAtItsWeight) {
   SceneDescription scene;
-  const NurbsObject sheet = test::TrimmedSheet(3, 6, 0.2, {test::WholeLoop(), {test::CircleLoop({0.52, 0.5}, 0.07, true)}});
+  const NurbsObject sheet = test::TrimmedSheet(3, 6, 0.2, {test::WholeLoop(), {test::CircleTrim({0.52, 0.5}, 0.07, true)}});
   scene.bodies = {test::ShellBody("sheet", sheet, {0, 0, 0}, test::ShellMaterial(2e5, 0.4, 0.01), 0.001,
                                   [](const Vector3d& p) { return std::abs(p.x()) > 0.085; }),
                   test::SolidNurbsBody("ball", NurbsSphere(0.025), {{0, 0, 0.028}, Eigen::Quaterniond::Identity()}, BodyKind::kRigid)};
@@ -417,20 +421,8 @@ TEST_F(NurbsShellTest, ATrimmedSheetCarriesABallAtItsWeight) {
 
 TEST_F(NurbsShellTest, ATrimmedSheetGoesOnFromAStateWithTheSameBits) {
   SceneDescription scene;
-  scene.contact.check_intersections = true;
   scene.bodies = {test::ShellBody("disc", HoledDisc(5, 0.1), {0, 0, 0.03}, test::ShellMaterial(1e5, 0.3, 0.01), 0.001)};
-  scene.obstacles.push_back({"rod", CapsuleShape{{0, -0.1, 0}, {0, 0.1, 0}, 0.01}});
-  Make(scene);
-  Run(40);
-  PALPATE_TEST_ASSIGN(const std::shared_ptr<const WorldState> state, world_->Capture());
-  Run(40);
-  const uint64_t expected = frame_->state_hash;
-  PALPATE_TEST_ASSIGN(world_, World::Restore(context(), scene, *state));
-  Run(40);
-  EXPECT_EQ(frame_->state_hash, expected);
-  PALPATE_ASSERT_OK(world_->Reset().status());
-  Run(80);
-  EXPECT_EQ(frame_->state_hash, expected);
+  ExpectTheSameBitsFromAState(scene);
 }
 
 }  // namespace
