@@ -213,9 +213,10 @@ static inline void add_block(float lambda_cap, const __global float4* x, float4 
 #endif
 #if PALPATE_ENERGY_MASK & PALPATE_ROTATED_ENERGIES
   if (corner_turns) {
-    corner.r = follow_rotation(&corner.f, corner_turns + (size_t)block * 4 * PALPATE_LANES);
+    follow_rotation(&corner, corner_turns + (size_t)block * 4 * PALPATE_LANES);
   } else {
-    corner.r = gather_rotation(rotations, tet);
+    const RMat r = gather_rotation(rotations, tet);
+    set_rotation(&corner, &r);
   }
 #endif
 #define ADD_ENERGY(name, Name, api, code, text) \

@@ -67,8 +67,9 @@ __kernel void evaluate_elasticity(uint count, const __global PALPATE_R* cases, _
   __global PALPATE_R* out = results + (size_t)i * REALS_OUT;
   RCorner corner;
   corner.f = load_mat(in);
-  corner.r = load_mat(in + 9);
   corner.g = load_vec(in + 18);
+  const RMat r = load_mat(in + 9);
+  set_rotation(&corner, &r);
   RSym start;
   start.xx = in[21];
   start.xy = in[22];

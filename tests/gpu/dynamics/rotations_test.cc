@@ -92,11 +92,12 @@ class RotationsTest : public test::DeviceTest {
     return Download(out);
   }
 
-  /// One visit of each: rotations that a sweep takes for F, which is that of `tets`. `guesses` are replaced by those found.
+  /// One visit of each: rotations that a sweep takes for F, which is that of `tets`. `guesses` are replaced by those found. What else a
+  /// visit finds is compared with these.
   std::vector<Matrix3d> Follow(std::vector<Tet>* tets, int lanes) {
     const auto width = static_cast<size_t>(lanes);
     const size_t blocks = (tets->size() + width - 1) / width;
-    std::vector<float> gradients(blocks * 9 * width), turns(blocks * 4 * width), found(gradients.size());
+    std::vector<float> gradients(blocks * 9 * width), turns(blocks * 4 * width), found(blocks * 13 * width);
     const auto at = [&](size_t i, size_t parts, size_t k) { return (i / width * parts + k) * width + i % width; };
     for (size_t i = 0; i < blocks * width; ++i) {
       if (i >= tets->size()) {  // padding has no gradient
@@ -111,13 +112,19 @@ class RotationsTest : public test::DeviceTest {
     if (!kernel.ok()) return {};
     const auto device_turns = Upload(turns);
     const auto device_found = Upload(found);
+    const Vector3d g(0.3, -0.7, 0.5);
     PALPATE_EXPECT_OK(queue().Launch(*kernel, {blocks}, Arg("block_count", static_cast<uint32_t>(blocks)),
-                                     Arg("gradients", Upload(gradients)), Arg("turns", device_turns), Arg("found", device_found)));
+                                     Arg("g", Float4{0.3F, -0.7F, 0.5F, 0}), Arg("gradients", Upload(gradients)),
+                                     Arg("turns", device_turns), Arg("found", device_found)));
     turns = Download(device_turns);
     found = Download(device_found);
     std::vector<Matrix3d> rotations(tets->size());
     for (size_t i = 0; i < tets->size(); ++i) {
-      for (size_t k = 0; k < 9; ++k) rotations[i](k / 3, k % 3) = found[at(i, 9, k)];
+      for (size_t k = 0; k < 9; ++k) rotations[i](k / 3, k % 3) = found[at(i, 13, k)];
+      const Vector3d turned(found[at(i, 13, 9)], found[at(i, 13, 10)], found[at(i, 13, 11)]);
+      EXPECT_LT((turned - rotations[i] * g).norm(), 2e-6) << i << " of " << lanes << " lanes";
+      const double stretches = (rotations[i].transpose() * (*tets)[i].f).trace();  // to the square of the turn, times the strain
+      EXPECT_NEAR(found[at(i, 13, 12)], stretches, 3e-5) << i << " of " << lanes << " lanes";
       for (size_t k = 0; k < 4; ++k) (*tets)[i].guess.coeffs()[k] = turns[at(i, 4, k)];
     }
     return rotations;
