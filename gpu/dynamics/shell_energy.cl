@@ -50,11 +50,13 @@ static inline PALPATE_R triangle_energy(const __global float4* x, uint v, const 
   return beyond + plane_energy(&e, &k);
 }
 
-static inline PALPATE_R edge_energy(const __global float4* x, const __global float* real, const __global uint* index, uint lanes) {
-  const RVec x0 = place_of(x[index[0]]), x1 = place_of(x[index[lanes]]), x2 = place_of(x[index[2 * lanes]]);
-  const RVec x3 = place_of(x[index[3 * lanes]]);
+/* [J] of the hinge over the edge from the corner's vertex to the first of `corner`; `others` are c and d. */
+static inline PALPATE_R edge_energy(const __global float4* x, uint v, const __global float* real, const __global uint* corner,
+                                    const __global uint* others, uint lanes) {
+  if (real[0] == 0.0f) return 0; /* there may be none */
+  const RVec x0 = place_of(x[v]), x1 = place_of(x[corner[0]]), x2 = place_of(x[corner[lanes]]), x3 = place_of(x[others[0]]);
   const RHinge h = hinge_of(&x0, &x1, &x2, &x3);
-  return hinge_energy(&h, (PALPATE_R)real[4 * lanes], (PALPATE_R)real[3 * lanes]);
+  return hinge_energy(&h, (PALPATE_R)real[lanes], (PALPATE_R)real[0]);
 }
 
 static inline PALPATE_R quadratic_edge_energy(const __global float4* x, const __global float* real, const __global uint* index,
@@ -80,11 +82,12 @@ static inline void add_energy(EnergySum* s, PALPATE_R energy) {
 }
 
 /* partials[i] = elastic energy [J] as the sum of x and y, of the elements whose first vertex in the solver's order is in the share of
-   work-item i. Work-item: a contiguous share of the vertices. No atomics, no local memory. */
-__kernel void sum_shell_energy(const __global StepParams* p, uint lanes, const __global float4* x, const __global uint2* shell_range,
-                               const __global float* membrane_real, const __global uint* membrane_index, const __global float* hinge_real,
-                               const __global uint* hinge_index, const __global float* quadratic_real, const __global uint* quadratic_index,
-                               __global float2* partials) {
+   work-item i. has_hinges: 0 if the scene has no angles that resist. Work-item: a contiguous share of the vertices. No atomics, no local
+   memory. */
+__kernel void sum_shell_energy(const __global StepParams* p, uint lanes, uint has_hinges, const __global float4* x,
+                               const __global uint2* shell_range, const __global float* membrane_real, const __global uint* membrane_index,
+                               const __global float* hinge_real, const __global uint* hinge_index, const __global float* quadratic_real,
+                               const __global uint* quadratic_index, __global float2* partials) {
   const uint items = (uint)get_global_size(0);
   const uint me = (uint)get_global_id(0);
   const uint share = (p->vertex_count + items - 1) / items;
@@ -92,24 +95,27 @@ __kernel void sum_shell_energy(const __global StepParams* p, uint lanes, const _
   EnergySum s;
   s.sum = s.lost = 0;
   for (uint v = me * share; v < end; ++v) {
-    for (uint kind = 0; kind < PALPATE_SHELL_RANGES; ++kind) {
-      const uint2 blocks = shell_range[PALPATE_SHELL_RANGES * v + kind];
-      for (uint k = blocks.x * lanes; k < blocks.y * lanes; ++k) {
-        const uint block = k / lanes;
-        const uint lane = k % lanes;
-        if (kind == 0) {
-          const __global uint* index = membrane_index + (size_t)block * 2 * lanes + lane;
-          if (!(v < index[0] && v < index[lanes])) continue; /* another corner's, or padding */
-          add_energy(&s, triangle_energy(x, v, membrane_real + (size_t)block * PALPATE_MEMBRANE_REALS * lanes + lane, index, lanes));
-          continue;
-        }
-        const __global uint* index = (kind == 1 ? hinge_index : quadratic_index) + (size_t)block * 4 * lanes + lane;
-        if (index[0] == index[lanes]) continue; /* padding */
-        if (v > index[0] || v > index[lanes] || v > index[2 * lanes] || v > index[3 * lanes]) continue;
-        add_energy(&s, kind == 1 ? edge_energy(x, hinge_real + (size_t)block * PALPATE_HINGE_REALS * lanes + lane, index, lanes)
-                                 : quadratic_edge_energy(x, quadratic_real + (size_t)block * PALPATE_QUADRATIC_REALS * lanes + lane, index,
-                                                         lanes));
+    const uint2 corners = shell_range[PALPATE_SHELL_RANGES * v];
+    for (uint k = corners.x * lanes; k < corners.y * lanes; ++k) {
+      const uint block = k / lanes;
+      const uint lane = k % lanes;
+      const __global uint* index = membrane_index + (size_t)block * 2 * lanes + lane;
+      if (!(v < index[0])) continue; /* another vertex has the triangle, and this edge; or padding */
+      if (v < index[lanes]) {
+        add_energy(&s, triangle_energy(x, v, membrane_real + (size_t)block * PALPATE_MEMBRANE_REALS * lanes + lane, index, lanes));
       }
+      if (has_hinges == 0) continue;
+      add_energy(&s, edge_energy(x, v, hinge_real + (size_t)block * PALPATE_HINGE_REALS * lanes + lane, index,
+                                 hinge_index + (size_t)block * 2 * lanes + lane, lanes));
+    }
+    const uint2 quadratic = shell_range[PALPATE_SHELL_RANGES * v + 1];
+    for (uint k = quadratic.x * lanes; k < quadratic.y * lanes; ++k) {
+      const uint block = k / lanes;
+      const uint lane = k % lanes;
+      const __global uint* index = quadratic_index + (size_t)block * 4 * lanes + lane;
+      if (index[0] == index[lanes]) continue; /* padding */
+      if (v > index[0] || v > index[lanes] || v > index[2 * lanes] || v > index[3 * lanes]) continue;
+      add_energy(&s, quadratic_edge_energy(x, quadratic_real + (size_t)block * PALPATE_QUADRATIC_REALS * lanes + lane, index, lanes));
     }
   }
 #if PALPATE_DOUBLE

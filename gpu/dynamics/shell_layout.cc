@@ -262,22 +262,45 @@ void WriteCorner(const TissueModel& model, const ShellTriangle& triangle, uint32
   blocks->SetIndex(range, entry, 1, ToNumber(solver_index[triangle.vertices[(at + 2) % 3]]));
 }
 
-void WriteHinge(const ShellHinge& hinge, const HingeRest& rest, bool is_quadratic, uint32_t vertex,
-                const std::vector<SolverSlot>& solver_index, double dt_s, UInt2 range, uint32_t entry, Blocks* blocks) {
+/// Of the sides of all triangles, [3 * triangle + corner that the side begins at], the hinge; kNoHinge where there is no other triangle.
+constexpr uint32_t kNoHinge = ~0U;
+std::vector<uint32_t> HingesOfSides(const TissueModel& model, const ShellLists& lists) {
+  std::vector<uint32_t> sides(3 * model.shells.size(), kNoHinge);
+  for (uint32_t h = 0; h < lists.hinges.size(); ++h) {
+    const ShellHinge& hinge = lists.hinges[h];
+    for (size_t k = 0; k < 2; ++k) {  // the second triangle runs from x1 to x0
+      const auto& v = model.shells[hinge.triangles[k]].vertices;
+      sides[3 * size_t{hinge.triangles[k]} + static_cast<size_t>(std::find(v.begin(), v.end(), hinge.vertices[k]) - v.begin())] = h;
+    }
+  }
+  return sides;
+}
+
+/// The hinges over v a and a b of the corner v of a triangle v a b.
+void WriteHinges(const TissueModel& model, const ShellLists& lists, const std::vector<HingeRest>& rests,
+                 const std::vector<uint32_t>& hinges_of_sides, uint32_t triangle, uint32_t vertex,
+                 const std::vector<SolverSlot>& solver_index, double dt_s, UInt2 range, uint32_t entry, Blocks* blocks) {
+  const auto& corners = model.shells[triangle].vertices;
+  const auto at = static_cast<size_t>(std::find(corners.begin(), corners.end(), vertex) - corners.begin());
+  for (uint32_t k = 0; k < 2; ++k) {
+    const uint32_t h = hinges_of_sides[3 * size_t{triangle} + (at + k) % 3];
+    if (h == kNoHinge || BendingOf(model, lists.hinges[h]) != ShellBending::kDiscreteShells) continue;
+    const ShellHinge& hinge = lists.hinges[h];
+    blocks->SetIndex(range, entry, k, ToNumber(solver_index[hinge.vertices[hinge.triangles[0] == triangle ? 3 : 2]]));
+    blocks->SetReal(range, entry, 3 * k, rests[h].stiffness_n_m);
+    blocks->SetReal(range, entry, 3 * k + 1, rests[h].angle);
+    blocks->SetReal(range, entry, 3 * k + 2, rests[h].damping_s / dt_s);
+  }
+}
+
+void WriteQuadraticHinge(const ShellHinge& hinge, const HingeRest& rest, uint32_t vertex, const std::vector<SolverSlot>& solver_index,
+                         UInt2 range, uint32_t entry, Blocks* blocks) {
   const auto at = static_cast<size_t>(std::find(hinge.vertices.begin(), hinge.vertices.end(), vertex) - hinge.vertices.begin());
   for (uint32_t k = 0; k < 4; ++k) blocks->SetIndex(range, entry, k, ToNumber(solver_index[hinge.vertices[k]]));
-  if (is_quadratic) {
-    for (uint32_t k = 0; k < 3; ++k) blocks->SetReal(range, entry, k, rest.weights[k + 1]);
-    blocks->SetReal(range, entry, 3, rest.quadratic_n_per_m * rest.weights[at]);
-    blocks->SetReal(range, entry, 4, rest.weights[at]);
-    blocks->SetReal(range, entry, 5, rest.quadratic_n_per_m);
-    return;
-  }
-  constexpr double kParts[4][3] = {{1, -1, 1}, {0, 1, 0}, {-1, 0, 0}, {0, 0, -1}};  // p, q, r of add_hinge
-  for (uint32_t k = 0; k < 3; ++k) blocks->SetReal(range, entry, k, kParts[at][k]);
-  blocks->SetReal(range, entry, 3, rest.stiffness_n_m);
-  blocks->SetReal(range, entry, 4, rest.angle);
-  blocks->SetReal(range, entry, 5, rest.damping_s / dt_s);
+  for (uint32_t k = 0; k < 3; ++k) blocks->SetReal(range, entry, k, rest.weights[k + 1]);
+  blocks->SetReal(range, entry, 3, rest.quadratic_n_per_m * rest.weights[at]);
+  blocks->SetReal(range, entry, 4, rest.weights[at]);
+  blocks->SetReal(range, entry, 5, rest.quadratic_n_per_m);
 }
 
 }  // namespace
@@ -384,8 +407,10 @@ ShellLayout LayOutShells(const TissueModel& model, const ShellLists& lists, cons
   std::vector<HingeRest> rests;
   for (const ShellHinge& hinge : lists.hinges) rests.push_back(RestOf(model, hinge));
   Blocks membranes(PALPATE_MEMBRANE_REALS, 2, lanes, &layout.membrane_real, &layout.membrane_index);
-  Blocks hinges(PALPATE_HINGE_REALS, 4, lanes, &layout.hinge_real, &layout.hinge_index);
+  Blocks hinges(PALPATE_HINGE_REALS, 2, lanes, &layout.hinge_real, &layout.hinge_index);
   Blocks quadratic(PALPATE_QUADRATIC_REALS, 4, lanes, &layout.quadratic_real, &layout.quadratic_index);
+  const bool has_hinges = (layout.mask & PALPATE_SHELL_HINGES) != 0;
+  const std::vector<uint32_t> hinges_of_sides = HingesOfSides(model, lists);
   layout.ranges.resize(original_index.size() * PALPATE_SHELL_RANGES);
   for (const SolverSlot slot : original_index.indices()) {
     const uint32_t v = original_index[slot];
@@ -393,27 +418,22 @@ ShellLayout LayOutShells(const TissueModel& model, const ShellLists& lists, cons
     UInt2* const ranges = &layout.ranges[size_t{ToNumber(slot)} * PALPATE_SHELL_RANGES];
     const std::span<const uint32_t> triangles = lists.TrianglesAround(v);
     ranges[0] = membranes.Add(triangles.size(), ToNumber(slot));
+    if (has_hinges) hinges.Add(triangles.size(), ToNumber(slot));
     layout.membrane_vertex.resize(membranes.count(), ToNumber(slot));
     for (uint32_t i = 0; i < triangles.size(); ++i) {
       WriteCorner(model, model.shells[triangles[i]], v, solver_index, dt_s, ranges[0], i, &membranes);
+      if (has_hinges) WriteHinges(model, lists, rests, hinges_of_sides, triangles[i], v, solver_index, dt_s, ranges[0], i, &hinges);
     }
-    for (const bool is_quadratic : {false, true}) {
-      std::vector<uint32_t> around;
-      for (const uint32_t h : lists.HingesAround(v)) {
-        if (BendingOf(model, lists.hinges[h]) == (is_quadratic ? ShellBending::kQuadratic : ShellBending::kDiscreteShells)) {
-          around.push_back(h);
-        }
-      }
-      Blocks& blocks = is_quadratic ? quadratic : hinges;
-      UInt2& range = ranges[is_quadratic ? 2 : 1];
-      range = blocks.Add(around.size(), ToNumber(slot));
-      for (uint32_t i = 0; i < around.size(); ++i) {
-        WriteHinge(lists.hinges[around[i]], rests[around[i]], is_quadratic, v, solver_index, dt_s, range, i, &blocks);
-      }
+    std::vector<uint32_t> around;
+    for (const uint32_t h : lists.HingesAround(v)) {
+      if (BendingOf(model, lists.hinges[h]) == ShellBending::kQuadratic) around.push_back(h);
+    }
+    ranges[1] = quadratic.Add(around.size(), ToNumber(slot));
+    for (uint32_t i = 0; i < around.size(); ++i) {
+      WriteQuadraticHinge(lists.hinges[around[i]], rests[around[i]], v, solver_index, ranges[1], i, &quadratic);
     }
   }
   layout.membrane_blocks = membranes.count();
-  layout.hinge_blocks = hinges.count();
   layout.quadratic_blocks = quadratic.count();
   return layout;
 }

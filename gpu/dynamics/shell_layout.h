@@ -88,7 +88,7 @@ struct ShellLayout {
   std::vector<uint32_t> membrane_vertex;           ///< [block] slot
   std::vector<float> membrane_real, hinge_real, quadratic_real;
   std::vector<uint32_t> membrane_index, hinge_index, quadratic_index;
-  uint32_t membrane_blocks = 0, hinge_blocks = 0, quadratic_blocks = 0;
+  uint32_t membrane_blocks = 0, quadratic_blocks = 0;
   double max_half_thickness_m = 0;  ///< of NURBS shells too
   double mean_edge_m = 0;
   double mean_stiffness_n_per_m = 0;  ///< of triangles: the stiffer modulus times the thickness

@@ -33,19 +33,16 @@ absl::Status ShellTerms::Init(Queue& queue, uint32_t lanes, const ProgramDefines
   PALPATE_RETURN_IF_ERROR(Upload(queue, &quadratic_index_, layout_.quadratic_index, "quadratic hinge indices"));
   const bool is_viscous = (layout_.mask & PALPATE_SHELL_VISCOUS) != 0;
   const size_t strains = is_viscous ? size_t{layout_.membrane_blocks} * PALPATE_MEMBRANE_STARTS * lanes : 0;
-  const size_t angles = is_viscous ? size_t{layout_.hinge_blocks} * lanes : 0;
+  const size_t angles = is_viscous && has_hinges() ? size_t{layout_.membrane_blocks} * PALPATE_HINGE_STARTS * lanes : 0;
   PALPATE_RETURN_IF_ERROR(Upload(queue, &membrane_start_, std::vector<float>(strains, 0.0F), "membrane strains"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &hinge_start_, std::vector<float>(angles, 0.0F), "hinge angles"));
   if (!is_viscous) return absl::OkStatus();
   Context& context = *queue.context();
-  PALPATE_ASSIGN_OR_RETURN(start_membranes_, context.CreateKernel(kernels::tissue, "start_membranes", defines));
-  PALPATE_RETURN_IF_ERROR(start_membranes_.Bind(Arg("block_count", layout_.membrane_blocks), Arg("x_start", tissue.x_start),
-                                                Arg("membrane_vertex", membrane_vertex_), Arg("membrane_real", membrane_real_),
-                                                Arg("membrane_index", membrane_index_), Arg("membrane_start", membrane_start_)));
-  if ((layout_.mask & PALPATE_SHELL_HINGES) == 0) return absl::OkStatus();
-  PALPATE_ASSIGN_OR_RETURN(start_hinges_, context.CreateKernel(kernels::tissue, "start_hinges", defines));
-  return start_hinges_.Bind(Arg("block_count", layout_.hinge_blocks), Arg("x_start", tissue.x_start), Arg("hinge_index", hinge_index_),
-                            Arg("hinge_start", hinge_start_));
+  PALPATE_ASSIGN_OR_RETURN(start_shells_, context.CreateKernel(kernels::tissue, "start_shells", defines));
+  return start_shells_.Bind(Arg("block_count", layout_.membrane_blocks), Arg("x_start", tissue.x_start),
+                            Arg("membrane_vertex", membrane_vertex_), Arg("membrane_real", membrane_real_),
+                            Arg("membrane_index", membrane_index_), Arg("membrane_start", membrane_start_),
+                            Arg("hinge_index", hinge_index_), Arg("hinge_start", hinge_start_));
 }
 
 absl::Status ShellTerms::Bind(Kernel& kernel) const {
@@ -56,10 +53,7 @@ absl::Status ShellTerms::Bind(Kernel& kernel) const {
 
 absl::Status ShellTerms::Begin(Queue& queue) {
   if ((layout_.mask & PALPATE_SHELL_VISCOUS) == 0) return absl::OkStatus();
-  if ((layout_.mask & PALPATE_SHELL_HINGES) != 0 && layout_.hinge_blocks > 0) {
-    PALPATE_RETURN_IF_ERROR(queue.Enqueue(start_hinges_, {layout_.hinge_blocks, 0}));
-  }
-  return queue.Enqueue(start_membranes_, {layout_.membrane_blocks, 0});
+  return queue.Enqueue(start_shells_, {layout_.membrane_blocks, 0});
 }
 
 absl::StatusOr<double> ShellTerms::Energy(Queue& queue, const TissueBuffers& tissue, uint32_t partials, bool in_double) {
@@ -71,11 +65,11 @@ absl::StatusOr<double> ShellTerms::Energy(Queue& queue, const TissueBuffers& tis
     partials_host_.resize(partials);
   }
   const Range range = {partials, partials % 64 == 0 ? 64U : 1U};
-  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_energy_, range, Arg("p", tissue.params), Arg("lanes", lanes_), Arg("x", tissue.x),
-                                       Arg("shell_range", ranges_), Arg("membrane_real", membrane_real_),
-                                       Arg("membrane_index", membrane_index_), Arg("hinge_real", hinge_real_),
-                                       Arg("hinge_index", hinge_index_), Arg("quadratic_real", quadratic_real_),
-                                       Arg("quadratic_index", quadratic_index_), Arg("partials", partials_)));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(sum_energy_, range, Arg("p", tissue.params), Arg("lanes", lanes_), Arg("has_hinges", has_hinges() ? 1U : 0U),
+                   Arg("x", tissue.x), Arg("shell_range", ranges_), Arg("membrane_real", membrane_real_),
+                   Arg("membrane_index", membrane_index_), Arg("hinge_real", hinge_real_), Arg("hinge_index", hinge_index_),
+                   Arg("quadratic_real", quadratic_real_), Arg("quadratic_index", quadratic_index_), Arg("partials", partials_)));
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(partials_, std::span<Float2>(partials_host_)));
   double sum = 0;
   for (const Float2& partial : partials_host_) sum += static_cast<double>(partial.x) + partial.y;

@@ -31,12 +31,14 @@ class ShellTerms {
   size_t device_bytes() const;
 
  private:
+  bool has_hinges() const { return (layout_.mask & PALPATE_SHELL_HINGES) != 0; }
+
   const ShellLayout& layout_;
   uint32_t lanes_ = 1;
   DeviceBuffer<UInt2> ranges_;
   DeviceBuffer<uint32_t> membrane_vertex_, membrane_index_, hinge_index_, quadratic_index_;
   DeviceBuffer<float> membrane_real_, membrane_start_, hinge_real_, hinge_start_, quadratic_real_;
-  Kernel start_membranes_, start_hinges_, sum_energy_;
+  Kernel start_shells_, sum_energy_;
   DeviceBuffer<Float2> partials_;
   std::vector<Float2> partials_host_;
 };

@@ -10,13 +10,14 @@
 #define PALPATE_SHELL_HINGES 16u    /* bending by dihedral angles */
 #define PALPATE_SHELL_QUADRATIC 32u /* quadratic bending */
 
-/* Reals of a corner (triangle, vertex), of a vertex of a hinge, and of one of a quadratic hinge. */
+/* Reals of a corner (triangle, vertex), of the two hinges at it, and of a vertex of a quadratic hinge. */
 #define PALPATE_MEMBRANE_REALS 12u
 #define PALPATE_MEMBRANE_STARTS 3u /* Green strain at the start of a step */
 #define PALPATE_HINGE_REALS 6u
+#define PALPATE_HINGE_STARTS 2u /* angles at the start of a step */
 #define PALPATE_QUADRATIC_REALS 6u
-/* Ranges of blocks of a vertex: membrane, hinges, quadratic hinges. */
-#define PALPATE_SHELL_RANGES 3u
+/* Ranges of blocks of a vertex: corners, quadratic hinges. */
+#define PALPATE_SHELL_RANGES 2u
 
 /* Beyond its strain limit a membrane is so many times as stiff as the stiffer of warp and weft. */
 #define PALPATE_SHELL_STIFFENING 20.0f

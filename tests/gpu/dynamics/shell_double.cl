@@ -98,13 +98,18 @@ __kernel void evaluate_hinges(uint count, const __global PALPATE_R* cases, __glo
   const RVec x1 = load_vec(in + 3);
   const RVec x2 = load_vec(in + 6);
   const RVec x3 = load_vec(in + 9);
-  const RHinge h = hinge_of(&x0, &x1, &x2, &x3);
-  const PALPATE_R parts[4][3] = {{1, -1, 1}, {0, 1, 0}, {-1, 0, 0}, {0, 0, -1}};
+  const RHinge hinges[2] = {hinge_of(&x0, &x1, &x2, &x3), hinge_of(&x1, &x0, &x3, &x2)};
   for (uint v = 0; v < 4; ++v) {
+    const RHinge h = hinges[v & 1u];
+    const PALPATE_R moment = turn_from(in[12], h.angle);
     RVec force;
     RSym hessian;
     clear(&force, &hessian);
-    add_hinge(&h, parts[v][0], parts[v][1], parts[v][2], turn_from(in[12], h.angle), (PALPATE_R)1, &force, &hessian);
+    if (v < 2) {
+      add_hinge_end(&h, moment, (PALPATE_R)1, &force, &hessian);
+    } else {
+      add_hinge_side(&h, moment, (PALPATE_R)1, &force, &hessian);
+    }
     store(hinge_energy(&h, in[12], (PALPATE_R)1), &force, &hessian, out + 10 * v);
   }
 }
