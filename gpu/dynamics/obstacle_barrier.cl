@@ -7,6 +7,7 @@
 
 #include "gpu/collision/ccd_narrow.clh"
 #include "gpu/dynamics/contact.clh"
+#include "gpu/dynamics/norm.clh"
 
 /* An axis nearer to a triangle than this share of the radius passes through it, as far as anyone can tell. */
 #define PASSES_THROUGH 1e-3f
@@ -92,13 +93,13 @@ __kernel void obstacle_meetings(uint triangle_count, uint collider_count, uint m
   const uint4 tri = triangles[t];
   const float3 a0 = x0[tri.x].xyz, b0 = x0[tri.y].xyz, c0 = x0[tri.z].xyz;
   const float3 a1 = x1[tri.x].xyz, b1 = x1[tri.y].xyz, c1 = x1[tri.z].xyz;
-  const float motion = fmax(fmax(distance(a0, a1), distance(b0, b1)), distance(c0, c1));
+  const float motion = fmax(fmax(norm3(a0 - a1), norm3(b0 - b1)), norm3(c0 - c1));
   if (!(motion < 1e6f)) {
     atomic_inc(&counters->bad);
     return;
   }
   const float3 center = (a0 + b0 + c0) * (1.0f / 3.0f);
-  const float extent = fmax(fmax(distance(center, a0), distance(center, b0)), distance(center, c0));
+  const float extent = fmax(fmax(norm3(center - a0), norm3(center - b0)), norm3(center - c0));
   for (uint k = 0; k < collider_count; ++k) {
     if (legs[k].axis_from.w == 0.0f) continue;
     const float3 p0 = legs[k].tip_from.xyz;
@@ -108,15 +109,15 @@ __kernel void obstacle_meetings(uint triangle_count, uint collider_count, uint m
     const float radius = legs[k].tip_from.w;
     const float3 tip_move = p1 - p0;
     const float3 end_move = tip_move + (d1 - d0);
-    const float tool_motion = fmax(length(tip_move), length(end_move));
+    const float tool_motion = fmax(norm3(tip_move), norm3(end_move));
     if (motion + tool_motion == 0.0f) continue;
     const float rounding = COORDINATE_ROUNDING * (fabs(center.x) + fabs(center.y) + fabs(center.z) + extent + motion + tool_motion);
     const float reach = radius + motion + tool_motion + rounding;
     float s;
-    if (distance(closest_on_segment_to_point(p0, d0, center, &s), center) > reach + extent) continue;
+    if (norm3(closest_on_segment_to_point(p0, d0, center, &s) - center) > reach + extent) continue;
     float3 weights;
     float3 n = closest_segment_triangle(p0, d0, a0, b0, c0, &s, &weights);
-    const float before = length(n);
+    const float before = norm3(n);
     if (before > reach) continue;
     float toi = -1.0f;
     if (before > PASSES_THROUGH * radius) {
@@ -124,7 +125,7 @@ __kernel void obstacle_meetings(uint triangle_count, uint collider_count, uint m
       n /= before;
       if (before > clear && gap_along(n, p1, d1, a1, b1, c1) > clear) continue;
       float3 m = closest_segment_triangle(p1, d1, a1, b1, c1, &s, &weights);
-      const float after = length(m);
+      const float after = norm3(m);
       if (after > clear && gap_along(m / after, p0, d0, a0, b0, c0) > clear) continue;
       toi = 2.0f;
       Real least = (Real)MAXFLOAT;
@@ -144,7 +145,7 @@ __kernel void obstacle_meetings(uint triangle_count, uint collider_count, uint m
           if (!outcome.is_hit) continue;
           cleared = ccd_round_down(outcome.toi);
           const float3 found = (float3)((float)outcome.normal.x, (float)outcome.normal.y, (float)outcome.normal.z);
-          const float size = length(found);
+          const float size = norm3(found);
           if (size > 0.0f) normal = found / size;
         }
         if (cleared < toi) {
@@ -178,7 +179,7 @@ __kernel void plane_meetings(uint vertex_count, uint plane_count, float ahead_m,
   if (v >= vertex_count || vertex_triangle_range[v].x == vertex_triangle_range[v].y) return;
   const float3 from = x0[v].xyz;
   const float3 to = x1[v].xyz;
-  if (!(distance(from, to) < 1e6f)) {
+  if (!(norm3(from - to) < 1e6f)) {
     atomic_inc(&counters->bad);
     return;
   }

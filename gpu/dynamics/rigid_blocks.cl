@@ -2,6 +2,7 @@
    kernels; here they follow the poses. */
 
 #include "gpu/dynamics/contact.clh"
+#include "gpu/dynamics/norm.clh"
 #include "gpu/dynamics/surface_contact.clh"
 #include "gpu/shared/joint_types.h"
 #include "gpu/shared/rigid_types.h"
@@ -22,7 +23,7 @@ static inline float4 multiply_rotations(float4 a, float4 b) {
 
 /* The rotation by |v| about v. */
 static inline float4 exp_rotation(float3 v) {
-  const float angle = length(v);
+  const float angle = norm3(v);
   const float half_angle = 0.5f * angle;
   const float factor = angle > 1e-4f ? sin(half_angle) / angle : 0.5f - angle * angle / 48.0f;
   const float4 q = (float4)(factor * v, cos(half_angle));
@@ -32,7 +33,7 @@ static inline float4 exp_rotation(float3 v) {
 /* Inverse of exp_rotation, at most pi long. */
 static inline float3 log_rotation(float4 q) {
   if (q.w < 0.0f) q = -q;
-  const float s = length(q.xyz);
+  const float s = norm3(q.xyz);
   return s > 1e-6f ? (2.0f * atan2(s, q.w) / s) * q.xyz : 2.0f * q.xyz;
 }
 
@@ -156,11 +157,11 @@ static inline float feasible_share(const __global RigidBlockState* block, Pose f
       if (gone_sq <= clear_m[v] * clear_m[v] && gone_sq <= cap * cap) continue;
       const float3 arm = own.xyz;
       const float3 to_m = at.center + rotate_vector(at.rotation, arm);
-      const float gone = distance(to_m, detected[v].xyz);
+      const float gone = norm3(to_m - detected[v].xyz);
       const float3 from_m = from.center + rotate_vector(from.rotation, arm);
       allowed = fmin(allowed, allowed_share(from_m, to_m, detected[v].xyz, share, begins[v], begins[v + 1], planes));
       if (gone > cap) {
-        const float before = distance(from_m, detected[v].xyz);
+        const float before = norm3(from_m - detected[v].xyz);
         allowed = fmin(allowed, before < cap ? share * (cap - before) / (gone - before + cap * 1e-3f) : 0.0f);
       }
     }
@@ -300,7 +301,7 @@ __kernel void rigid_predict(uint count, const __global StepParams* p, __global R
   const float3 turn = p->dt_s * by_inertia(middle, b.inertia.xyz, b.momentum.xyz);
   const float4 rotation = multiply_rotations(exp_rotation(turn), b.rotation);
   b.rotation_free = rotation / length(rotation);
-  const float g = length(gravity);
+  const float g = norm3(gravity);
   float3 along = (float3)(0.0f);
   if (g > 0.0f) along = clamp(dot(b.acceleration.xyz, gravity) / g, 0.0f, g) / g * gravity;
   b.center = (float4)(coasting + p->dt_s * p->dt_s * along, b.center.w);
@@ -335,7 +336,7 @@ __kernel void rigid_push_by_air(uint count, const __global StepParams* p, float4
   for (uint t = b->triangle_begin; t < b->triangle_end; ++t) {
     const float3 o = x[triangles[t].x].xyz, q = x[triangles[t].y].xyz, r = x[triangles[t].z].xyz;
     const float3 normal = cross(q - o, r - o);
-    const float double_area = length(normal);
+    const float double_area = norm3(normal);
     if (!(double_area > 0.0f)) continue;
     const float3 n = normal / double_area;
     const float3 arm = (o + q + r) / 3.0f - b->center.xyz;
@@ -576,7 +577,7 @@ static inline void add_rigid_pair(RigidSystem* s, const PairScene* scene, uint f
   const __global float4* x_start = scene->x_start;
   float3 slip = d - pair_vector(x_start[u.x].xyz, x_start[u.y].xyz, x_start[u.z].xyz, x_start[u.w].xyz, w);
   slip -= dot(slip, n) * n;
-  const float friction = scene->friction * force / fmax(length(slip), scene->slip_m);
+  const float friction = scene->friction * force / fmax(norm3(slip), scene->slip_m);
   add_rigid_contact(s, arm, weight, n, force * n - friction * slip, friction, slope - friction);
 }
 
@@ -620,7 +621,7 @@ static inline void add_anchors(RigidSystem* s, const __global RigidBlockState* b
   for (uint v = b->vertex_begin; v < b->vertex_end; ++v) {
     for (uint i = anchor_begin[v]; i < anchor_begin[v + 1]; ++i) {
       const float3 d = anchor_stretch(anchors + i, x[v].xyz - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
-      const float factor = anchor_factor(anchors + i, length(d));
+      const float factor = anchor_factor(anchors + i, norm3(d));
       const int is_one_sided = anchors[i].normal.w != 0.0f;
       if (is_one_sided && dot(d, d) == 0.0f) continue;
       add_rigid_contact(s, x[v].xyz - center, 1.0f, anchors[i].normal.xyz, -factor * d, is_one_sided ? 0.0f : factor,
@@ -643,7 +644,7 @@ static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState*
       if (force == 0.0f) continue;
       float3 slip = at - x_start[v].xyz;
       slip -= dot(slip, plane.xyz) * plane.xyz;
-      const float friction = friction_factor(p, force, length(slip));
+      const float friction = friction_factor(p, force, norm3(slip));
       add_rigid_contact(s, at - center, 1.0f, plane.xyz, force * plane.xyz - friction * slip, friction, slope - friction);
     }
   }
@@ -667,7 +668,7 @@ static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState*
       const float3 start = w.x * x_start[tri.x].xyz + w.y * x_start[tri.y].xyz + w.z * x_start[tri.z].xyz;
       float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - along * colliders[c].axis_start.xyz);
       slip -= dot(slip, n) * n;
-      const float friction = friction_factor(p, force, length(slip));
+      const float friction = friction_factor(p, force, norm3(slip));
       add_rigid_contact(s, point - center, 1.0f, n, force * n - friction * slip, friction, slope - friction);
     }
   }
@@ -676,7 +677,7 @@ static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState*
 /* At least as far as a vertex of the body goes from one pose to another: the move of the centre, and the chord of the turn. */
 static inline float longest_way(Pose from, Pose to, float radius_m) {
   const float4 turn = multiply_rotations(to.rotation, (float4)(-from.rotation.xyz, from.rotation.w));
-  return 1.00001f * (distance(from.center, to.center) + 2.0f * length(turn.xyz) * radius_m);
+  return 1.00001f * (norm3(from.center - to.center) + 2.0f * norm3(turn.xyz) * radius_m);
 }
 
 static inline Pose moved_by(Pose from, const float* d, float share) {
@@ -716,7 +717,7 @@ static inline void move_rigid(__global RigidBlockState* b, const RigidSystem* sy
                               const __global float* clear_m, const __global uint* begins, const __global float4* bounds,
                               __global float* way_m) {
   const Pose from = {b->center.xyz, b->rotation};
-  const float angle = length((float3)(d[3], d[4], d[5]));
+  const float angle = norm3((float3)(d[3], d[4], d[5]));
   for (int k = 3; k < 6; ++k) d[k] *= angle > MAX_TURN ? MAX_TURN / angle : 1.0f;
   Pose to = moved_by(from, d, 1.0f);
   if (iterate) to = carried_on(to, system->f, b->is_truncated, iterate);
@@ -804,7 +805,7 @@ __kernel void rigid_share_jointed(uint count, uint has_planes, const __global ui
   if (m >= count) return;
   const uint i = members[m];
   const __global RigidBlockState* b = blocks + i;
-  const float angle = length((float3)(systems[m].f[3], systems[m].f[4], systems[m].f[5]));
+  const float angle = norm3((float3)(systems[m].f[3], systems[m].f[4], systems[m].f[5]));
   float share = angle > MAX_TURN ? MAX_TURN / angle : 1.0f;
   const Pose from = {b->center.xyz, b->rotation};
   const Pose to = jointed_goal(b, systems + m, share);

@@ -3,6 +3,7 @@
 
 #include "gpu/dynamics/displacement_bounds.clh"
 #include "gpu/dynamics/driven_pose.clh"
+#include "gpu/dynamics/norm.clh"
 #include "gpu/dynamics/pair_lines.clh"
 #include "gpu/dynamics/surface_contact.clh"
 #include "gpu/shared/box.h"
@@ -83,7 +84,7 @@ __kernel void make_pairs(uint count, float least_gap_m, const __global SurfacePa
     const float3 r0 = rest[v.x].xyz, r1 = rest[v.y].xyz, r2 = rest[v.z].xyz, r3 = rest[v.w].xyz;
     float sin_sq;
     const PairWeights w = closest_pair(c.kind, r0, r1, r2, r3, &sin_sq);
-    const float rest_m = length(pair_vector(r0, r1, r2, r3, w));
+    const float rest_m = norm3(pair_vector(r0, r1, r2, r3, w));
     const bool on_cuts = (vertex_origins[v.x] & vertex_origins[v.y] & vertex_origins[v.z] & vertex_origins[v.w] & 1u) != 0u;
     if (on_cuts || rest_m < 0.001f * p->margin_m) {
       margin *= PALPATE_LIP_SHARE;
@@ -170,7 +171,7 @@ __kernel void body_moves(uint vertex_count, const __global uint* vertex_groups, 
                          volatile __global uint* moves) {
   const uint v = (uint)get_global_id(0);
   if (v >= vertex_count || vertex_groups[v] == PALPATE_NO_GROUP) return;
-  const uint move = as_uint(distance(from[v].xyz, to[v].xyz));
+  const uint move = as_uint(norm3(from[v].xyz - to[v].xyz));
   volatile __global uint* longest = moves + (vertex_groups[v] & PALPATE_GROUP_MASK);
   if (move > *longest) atomic_max(longest, move);
 }
@@ -235,7 +236,7 @@ __kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, co
     }
     if (vertex_groups[v] == PALPATE_NO_GROUP) continue;
     const float reach = reaches[vertex_groups[v] & PALPATE_GROUP_MASK];
-    const float move = distance(at, detected[v].xyz);
+    const float move = norm3(at - detected[v].xyz);
     if (!(move <= PALPATE_CAP_SHARE * reach)) out.beyond_cap += 1;
     if (!(reach - move >= REFRESH_MARGINS * p->margin_m)) out.used_up += 1;
     if (touched[v] & PALPATE_TOUCH_TRUNCATED) out.truncated += 1;
@@ -293,10 +294,10 @@ __kernel void report_pairs(uint count, uint capacity, const __global SurfacePara
   r.b = pair.b;
   r.unused = 0;
   r.vertices = v;
-  r.point_a = (float4)(point_a, length(d));
+  r.point_a = (float4)(point_a, norm3(d));
   r.point_b = (float4)(point_a + d, 0.0f);
   r.normal = (float4)(n, force);
-  r.force = (float4)(force * n - p->friction * force / fmax(length(slip), p->slip_m) * slip, 0.0f);
+  r.force = (float4)(force * n - p->friction * force / fmax(norm3(slip), p->slip_m) * slip, 0.0f);
   reports[at] = r;
 }
 
@@ -319,8 +320,8 @@ __kernel void shorten_moves(uint count, uint stop, float least_gap_m, const __gl
   const float3 m1 = x[v.y].xyz - detected[v.y].xyz;
   const float3 m2 = x[v.z].xyz - detected[v.z].xyz;
   const float3 m3 = x[v.w].xyz - detected[v.w].xyz;
-  float approach = fmax(distance(m0, m2), distance(m0, m3));
-  approach = fmax(approach, vertex_triangle ? distance(m0, m1) : fmax(distance(m1, m2), distance(m1, m3)));
+  float approach = fmax(norm3(m0 - m2), norm3(m0 - m3));
+  approach = fmax(approach, vertex_triangle ? norm3(m0 - m1) : fmax(norm3(m1 - m2), norm3(m1 - m3)));
   if (approach == 0.0f && dot(m0, m0) == 0.0f) return;
   atomic_inc(found);
   atomic_min(found + 1, as_uint(hit.toi));
@@ -330,7 +331,7 @@ __kernel void shorten_moves(uint count, uint stop, float least_gap_m, const __gl
   const float3 a2 = detected[v.z].xyz + near * m2, a3 = detected[v.w].xyz + near * m3;
   float sin_sq;
   const PairWeights w = closest_pair(hit.kind, a0, a1, a2, a3, &sin_sq);
-  const float left_m = length(pair_vector(a0, a1, a2, a3, w));
+  const float left_m = norm3(pair_vector(a0, a1, a2, a3, w));
   const float least_m = least_gap(least_gap_m, POSITION_ROUNDING * (fabs(a0.x) + fabs(a0.y) + fabs(a0.z)));
   const uint share = as_uint(stop || left_m < least_m ? 0.0f : near);
   atomic_min(shares + v.x, share);
@@ -358,14 +359,14 @@ __kernel void spread_shares(uint vertex_count, uint free_count, uint lanes, cons
   float share = kept[v];
   if (v < free_count) {
     const float3 at = detected[v].xyz;
-    const float move = distance(goal[v].xyz, at);
+    const float move = norm3(goal[v].xyz - at);
     const uint2 blocks = block_range[v];
     for (uint block = blocks.x; block < blocks.y; ++block) {
       const __global uint* index = corner_index + (size_t)block * 4 * lanes;
       for (uint i = 0; i < 3 * lanes; ++i) {
         const uint u = index[i];
         if (kept[u] >= share) continue;
-        share = fmin(share, kept[u] + 0.5f * distance(at, detected[u].xyz) / move);
+        share = fmin(share, kept[u] + 0.5f * norm3(at - detected[u].xyz) / move);
       }
     }
   }
@@ -447,7 +448,7 @@ __kernel void component_rows(uint count, const __global SurfaceParams* p, const 
     const float force = barrier_force(dot(n, d), pair.normal.w, pair.stiffness_n_per_m, &slope);
     float3 slip = d - pair_vector(x_start[v.x].xyz, x_start[v.y].xyz, x_start[v.z].xyz, x_start[v.w].xyz, w);
     slip -= dot(slip, n) * n;
-    const float factor = p->friction * force / fmax(length(slip), p->slip_m);
+    const float factor = p->friction * force / fmax(norm3(slip), p->slip_m);
     row.normal = (float4)(n, force);
     row.friction = (float4)(factor * slip, factor);
     row.slope_n_per_m = slope;

@@ -53,6 +53,7 @@
 #include "gpu/dynamics/contact.clh"
 #include "gpu/dynamics/displacement_bounds.clh"
 #include "gpu/dynamics/elasticity.clh"
+#include "gpu/dynamics/norm.clh"
 #include "gpu/dynamics/rotations.clh"
 #include "gpu/dynamics/surface_contact.clh"
 #include "gpu/dynamics/vertex_contact.clh"
@@ -269,7 +270,7 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
           contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
       float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
       slip -= dot(slip, n) * n;
-      add_friction_term(b, n, slip, friction_factor(p, force, length(slip)), weight, moving);
+      add_friction_term(b, n, slip, friction_factor(p, force, norm3(slip)), weight, moving);
     }
   }
   if ((near & ~passed) != 0) {
@@ -287,7 +288,7 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
       add_normal_term(b, plane.xyz, force, slope);
       float3 slip = x[v].xyz - x_start[v].xyz;
       slip -= dot(slip, plane.xyz) * plane.xyz;
-      add_friction_term(b, plane.xyz, slip, friction_factor(p, force, length(slip)), 1.0f, 1.0f);
+      add_friction_term(b, plane.xyz, slip, friction_factor(p, force, norm3(slip)), 1.0f, 1.0f);
     }
   }
   return pushed;
@@ -301,13 +302,13 @@ static inline bool add_anchors(uint v, float3 xv, const __global uint* anchor_be
   const uint end = anchor_begin[v + 1];
   for (uint i = anchor_begin[v]; i < end; ++i) {
     const float3 d = anchor_stretch(anchors + i, xv - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
-    const float factor = anchor_factor(anchors + i, length(d));
+    const float factor = anchor_factor(anchors + i, norm3(d));
     if (anchors[i].normal.w == 0.0f) {
       b->force -= factor * d;
       sum += factor;
       pulls = true;
     } else if (dot(d, d) > 0.0f) {
-      add_normal_term(b, anchors[i].normal.xyz, factor * length(d), factor);
+      add_normal_term(b, anchors[i].normal.xyz, factor * norm3(d), factor);
       pulls = true;
     }
   }
@@ -401,7 +402,7 @@ static inline bool add_surface_contacts(const __global SurfaceParams* sp, uint v
     add_normal_term(b, n, weight * force, moving * weight * weight * slope);
     float3 slip = d - pair_vector(x_start[u.x].xyz, x_start[u.y].xyz, x_start[u.z].xyz, x_start[u.w].xyz, w);
     slip -= dot(slip, n) * n;
-    add_friction_term(b, n, slip, sp->friction * force / fmax(length(slip), sp->slip_m), weight, moving);
+    add_friction_term(b, n, slip, sp->friction * force / fmax(norm3(slip), sp->slip_m), weight, moving);
   }
   return pushed;
 }

@@ -14,6 +14,7 @@
 
 #include "gpu/dynamics/block.clh"
 #include "gpu/dynamics/contact.clh"
+#include "gpu/dynamics/norm.clh"
 #include "gpu/dynamics/vertex_contact.clh"
 /* Needs those above. */
 #include "gpu/dynamics/tool_solve.clh"
@@ -69,9 +70,9 @@ __kernel void find_contacts(const __global StepParams* p, const __global float4*
   const uint4 tri = triangles[t];
   const float3 a0 = x_start[tri.x].xyz, b0 = x_start[tri.y].xyz, c0 = x_start[tri.z].xyz;
   const float3 a1 = x[tri.x].xyz, b1 = x[tri.y].xyz, c1 = x[tri.z].xyz;
-  const float motion = fmax(fmax(distance(a0, a1), distance(b0, b1)), distance(c0, c1));
+  const float motion = fmax(fmax(norm3(a0 - a1), norm3(b0 - b1)), norm3(c0 - c1));
   const float3 center = (a0 + b0 + c0) * (1.0f / 3.0f);
-  const float extent = fmax(fmax(distance(center, a0), distance(center, b0)), distance(center, c0));
+  const float extent = fmax(fmax(norm3(center - a0), norm3(center - b0)), norm3(center - c0));
   const uint mask_before = triangle_colliders[t];
   uint mask = 0;
   for (uint k = 0; k < p->collider_count; ++k) {
@@ -81,15 +82,15 @@ __kernel void find_contacts(const __global StepParams* p, const __global float4*
     const float3 p1 = colliders[k].tip.xyz;
     const float3 d1 = colliders[k].axis.xyz;
     const float radius = colliders[k].tip_start.w + surface_offset(tri);
-    const float tool_motion = fmax(distance(p0, p1), distance(p0 + d0, p1 + d1));
+    const float tool_motion = fmax(norm3(p0 - p1), norm3(p0 + d0 - (p1 + d1)));
     const float slack = motion + tool_motion + fmax(radius, p->range_m);
     const float reach = radius + p->margin_m + slack;
     float s;
     const float3 nearest = closest_on_segment_to_point(p0, d0, center, &s);
-    if (distance(nearest, center) > reach + extent) continue;
+    if (norm3(nearest - center) > reach + extent) continue;
     float3 weights;
     float3 d = closest_segment_triangle(p0, d0, a0, b0, c0, &s, &weights);
-    float dist = length(d);
+    float dist = norm3(d);
     if (dist > reach) continue;
     const size_t slot = (size_t)k * p->triangle_count + t;
     const float touch = radius + p->margin_m;
@@ -105,12 +106,12 @@ __kernel void find_contacts(const __global StepParams* p, const __global float4*
         const float3 n = dist > 1e-9f ? d / dist : -normalize(cross(b0 - a0, c0 - a0));
         contact.side = (float4)(n, SIDE_NEAR);
       }
-    } else {
+    } else if (dist < touch + motion + tool_motion) { /* else neither comes so near on its way */
       const int samples = (int)clamp(ceil((tool_motion + motion) / (0.5f * radius)), 1.0f, 1024.0f);
       for (int i = 1; i <= samples; ++i) {
         const float u = (float)i / (float)samples;
         d = closest_segment_triangle(mix(p0, p1, u), mix(d0, d1, u), mix(a0, a1, u), mix(b0, b1, u), mix(c0, c1, u), &s, &weights);
-        dist = length(d);
+        dist = norm3(d);
         if (dist < touch) {
           const float3 n = dist > 1e-9f ? d / dist : -normalize(cross(b0 - a0, c0 - a0));
           contact.side = (float4)(n, SIDE_SWEPT);
@@ -193,7 +194,7 @@ __kernel void report_anchors(uint anchor_count, const __global float4* x, const 
   const float3 point = x[anchors[i].vertex].xyz;
   const float3 d = anchor_stretch(anchors + i, point - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
   reports[i].point = (float4)(point, 0.0f);
-  reports[i].force = (float4)(-anchor_factor(anchors + i, length(d)) * d, 0.0f);
+  reports[i].force = (float4)(-anchor_factor(anchors + i, norm3(d)) * d, 0.0f);
 }
 
 /* End of a step for the capsules. Work-item: collider. */
@@ -241,7 +242,7 @@ static inline void report_triangle(const __global StepParams* p, uint slot, uint
   r.arm = s;
   r.point = (float4)(point - surface_offset(tri) * n, force);
   r.normal = (float4)(n, share * colliders[c].axis.w);
-  r.force = (float4)(force * n - friction_factor(p, force, length(slip)) * slip, 0.0f);
+  r.force = (float4)(force * n - friction_factor(p, force, norm3(slip)) * slip, 0.0f);
   add_report(capacity, r, header, reports);
 }
 
@@ -267,7 +268,7 @@ static inline void report_vertices(const __global StepParams* p, uint slot, uint
     r.arm = contact.s;
     r.point = (float4)(x[v].xyz - offset * contact.normal, contact.force);
     r.normal = (float4)(contact.normal, colliders[c].axis.w);
-    const float3 friction = friction_factor(p, contact.force, length(contact.slip)) * contact.slip;
+    const float3 friction = friction_factor(p, contact.force, norm3(contact.slip)) * contact.slip;
     r.force = (float4)(contact.force * contact.normal - friction, 0.0f);
     add_report(capacity, r, header, reports);
   }
@@ -305,7 +306,7 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
       r.arm = (float)i;
       r.point = (float4)(x[v].xyz - offset * plane.xyz, force);
       r.normal = (float4)(plane.xyz, p->stiffness_n_per_m);
-      r.force = (float4)(force * plane.xyz - friction_factor(p, force, length(slip)) * slip, 0.0f);
+      r.force = (float4)(force * plane.xyz - friction_factor(p, force, norm3(slip)) * slip, 0.0f);
       add_report(capacity, r, header, reports);
     }
   }
