@@ -867,7 +867,7 @@ static inline __attribute__((always_inline)) PALPATE_R work_of_batch(const __glo
   corner.row_a.x = corner.row_a.y = corner.row_a.z = SPLAT(0.0f); /* such energies do without rows */
   corner.row_b = corner.row_c = corner.row_a;
 #if PALPATE_ENERGY_MASK & PALPATE_ROTATED_ENERGIES
-  corner.r = rotation_of(LOAD_R(known[0]), LOAD_R(known[1]), LOAD_R(known[2]), LOAD_R(known[3]));
+  const RMat r = rotation_of(LOAD_R(known[0]), LOAD_R(known[1]), LOAD_R(known[2]), LOAD_R(known[3]));
 #else
   (void)rotations;
   (void)known;
@@ -886,6 +886,9 @@ static inline __attribute__((always_inline)) PALPATE_R work_of_batch(const __glo
     corner.g.x = SPLAT(axis == 0 ? 1.0f : 0.0f);
     corner.g.y = SPLAT(axis == 1 ? 1.0f : 0.0f);
     corner.g.z = SPLAT(axis == 2 ? 1.0f : 0.0f);
+#if PALPATE_ENERGY_MASK & PALPATE_ROTATED_ENERGIES
+    set_rotation(&corner, &r);
+#endif
     RVec force;
     force.x = force.y = force.z = SPLAT(0.0f);
     RSym unused;
