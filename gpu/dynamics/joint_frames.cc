@@ -23,8 +23,9 @@ using Eigen::Vector3d;
 using Matrix6d = Eigen::Matrix<double, 6, 6>;
 
 /// Of the elastic blocks of a set's vertices: in a sweep each sees those before it moved already, so together they give way by up to twice
-/// as much as each alone would.
-constexpr double kTogether = 0.5;
+/// as much as each alone would, in shells by up to four times. Efforts swing where a share is more than twice too large.
+constexpr double kTetsTogether = 0.5;
+constexpr double kTrianglesTogether = 0.3;
 constexpr double kLeastBreadth = 1e-3;  // of a set's extent, across the line that it lies on
 constexpr double kHeld = 1e12;          // [N/m], [N m]: block of a set that cannot be fitted, which does not move
 
@@ -36,7 +37,7 @@ Matrix3d CrossMatrix(const Vector3d& v) {
   return m;
 }
 
-/// What the elasticity of a model at rest resists to the move of each vertex alone; only of those that sets hold.
+/// What the elasticity of a model at rest resists to moves of sets, shared out among their vertices.
 class RestStiffness {
  public:
   RestStiffness(const TissueModel& model, double dt_s)
@@ -66,7 +67,7 @@ class RestStiffness {
     Matrix3d edges;
     for (int c = 0; c < 3; ++c) edges.col(c) = At(tet.vertices[static_cast<size_t>(c) + 1]) - o;
     const Matrix3d rows = edges.inverse();
-    const double factor = edges.determinant() / 6 * (1 + tet.damping_s / dt_s_);
+    const double factor = kTetsTogether * edges.determinant() / 6 * (1 + tet.damping_s / dt_s_);
     for (size_t c = 0; c < 4; ++c) {
       const Vector3d g =
           c == 0 ? Vector3d(-rows.colwise().sum().transpose()) : Vector3d(rows.row(static_cast<Eigen::Index>(c) - 1).transpose());
@@ -83,7 +84,7 @@ class RestStiffness {
     const Vector3d n = cross / twice_area_m2;
     const double stiff = (triangle.moduli_pa[0] + triangle.moduli_pa[2]) / 2.0;
     const double shear = triangle.moduli_pa[3];
-    const double factor = twice_area_m2 / 2 * triangle.thickness_m * (1 + triangle.damping_s / dt_s_);
+    const double factor = kTrianglesTogether * twice_area_m2 / 2 * triangle.thickness_m * (1 + triangle.damping_s / dt_s_);
     for (size_t c = 0; c < 3; ++c) {
       const Vector3d g = n.cross(x[(c + 2) % 3] - x[(c + 1) % 3]) / twice_area_m2;
       blocks_n_per_m_[triangle.vertices[c]] += factor * (shear * g.squaredNorm() * (Matrix3d::Identity() - n * n.transpose()) +
@@ -140,7 +141,7 @@ std::vector<JointSetVertices> JointSetsOf(const TissueModel& model, const Tissue
       for (size_t a = 0; a < 3; ++a) vertex.rest_m[a] = model.rest_m[v][a] - sets[s].origin_m[a];
       vertex.mass_kg = layout.mass_kg[slot];
       const double inertia = vertex.mass_kg * (1 + dt_s * layout.mass_damping_per_s[slot]) / (dt_s * dt_s);
-      Eigen::Map<Matrix3d>(vertex.stiffness_n_per_m.data()) = kTogether * stiffness.at(v) + inertia * Matrix3d::Identity();
+      Eigen::Map<Matrix3d>(vertex.stiffness_n_per_m.data()) = stiffness.at(v) + inertia * Matrix3d::Identity();
       sets[s].vertices.push_back(vertex);
     }
   }
