@@ -9,7 +9,10 @@ namespace palpate::gpu {
 namespace {
 
 // Small writes between two waits go through memory of the queue. A step makes some of a few bytes each.
-constexpr size_t kStagedBytes = size_t{64} << 10;
+constexpr size_t kWriteBytes = size_t{64} << 10;
+// What is read between two waits goes through as much at first, and at most.
+constexpr size_t kReadBytes = size_t{256} << 10;
+constexpr size_t kMostReadBytes = size_t{64} << 20;
 
 absl::Status RangeError(const std::string& name, size_t buffer_bytes, size_t offset, size_t size) {
   return absl::InvalidArgumentError(
@@ -29,9 +32,12 @@ absl::StatusOr<std::unique_ptr<Queue>> Queue::Create(std::shared_ptr<Context> co
   queue->queue_ = clCreateCommandQueue(context->handle(), context->device().id, properties, &code);
   PALPATE_CL_RETURN_IF_ERROR(code, "clCreateCommandQueue", context->device().name);
   queue->time_one_in_ = context->time_one_in();
-  queue->staged_.resize(kStagedBytes);
   queue->usual_local_size_ = UsualLocalSize(context->device().is_cpu);
   queue->context_ = std::move(context);
+  PALPATE_ASSIGN_OR_RETURN(queue->writes_, StagingMemory::Create(queue->context_, queue->queue_, kWriteBytes));
+  if (!queue->context_->device().is_cpu) {
+    PALPATE_ASSIGN_OR_RETURN(queue->reads_, StagingMemory::Create(queue->context_, queue->queue_, kReadBytes));
+  }
   return queue;
 }
 
@@ -41,6 +47,8 @@ Queue::~Queue() {
   for (const auto& [at_ms, event] : stamps_) clReleaseEvent(event);  // nobody waits for them
   stamps_.clear();
   BookTimes();
+  writes_ = StagingMemory();
+  reads_ = StagingMemory();
   clReleaseCommandQueue(queue_);
 }
 
@@ -74,8 +82,9 @@ absl::Status Queue::WriteBytes(cl_mem buffer, const std::string& name, size_t bu
                                size_t size) {
   if (!InRange(buffer_bytes, offset, size)) return RangeError(name, buffer_bytes, offset, size);
   if (size == 0) return absl::OkStatus();
-  const void* staged = Stage(source, size);
+  std::byte* const staged = writes_.Take(size);
   const bool blocking = staged == nullptr;
+  if (!blocking) std::memcpy(staged, source, size);
   const cl_int code =
       clEnqueueWriteBuffer(queue_, buffer, blocking ? CL_TRUE : CL_FALSE, offset, size, blocking ? source : staged, 0, nullptr, nullptr);
   Count(context_->transfers_);
@@ -83,27 +92,35 @@ absl::Status Queue::WriteBytes(cl_mem buffer, const std::string& name, size_t bu
   return ClStatus(code, "clEnqueueWriteBuffer", name);
 }
 
-const void* Queue::Stage(const void* source, size_t size) {
-  if (size > staged_.size() - staged_bytes_) return nullptr;
-  std::byte* const place = staged_.data() + staged_bytes_;
-  std::memcpy(place, source, size);
-  staged_bytes_ += size;
-  return place;
-}
-
 void Queue::NoteDone() {
   Count(context_->waits_);
-  staged_bytes_ = 0;
+  writes_.Clear();
+  for (const Read& read : taken_) std::memcpy(read.target, read.staged, read.size);
+  taken_.clear();
+  reads_.Clear();
+  if (read_bytes_ > reads_.size()) GrowReads();
+  read_bytes_ = 0;
   BookTimes();
+}
+
+void Queue::GrowReads() {
+  if (reads_.size() == 0 || reads_.size() >= kMostReadBytes) return;
+  absl::StatusOr<StagingMemory> larger =
+      StagingMemory::Create(context_, queue_, std::bit_ceil(std::min(read_bytes_ + read_bytes_ / 4, kMostReadBytes)));
+  if (larger.ok()) reads_ = *std::move(larger);  // else it stays as it is, which is slower
 }
 
 absl::Status Queue::ReadBytes(cl_mem buffer, const std::string& name, size_t buffer_bytes, size_t offset, void* target, size_t size,
                               bool blocking) {
   if (!InRange(buffer_bytes, offset, size)) return RangeError(name, buffer_bytes, offset, size);
   if (size == 0) return blocking ? FinishBlocking() : absl::OkStatus();
-  const cl_int code = clEnqueueReadBuffer(queue_, buffer, blocking ? CL_TRUE : CL_FALSE, offset, size, target, 0, nullptr, nullptr);
+  std::byte* const staged = blocking ? nullptr : reads_.Take(size);
+  if (!blocking) read_bytes_ += size;
+  const cl_int code =
+      clEnqueueReadBuffer(queue_, buffer, blocking ? CL_TRUE : CL_FALSE, offset, size, staged ? staged : target, 0, nullptr, nullptr);
   Count(context_->transfers_);
   if (blocking && code == CL_SUCCESS) NoteDone();
+  if (staged && code == CL_SUCCESS) taken_.push_back({target, staged, size});
   return ClStatus(code, "clEnqueueReadBuffer", name);
 }
 

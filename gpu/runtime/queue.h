@@ -16,6 +16,7 @@
 #include "gpu/runtime/cl_status.h"
 #include "gpu/runtime/context.h"
 #include "gpu/runtime/kernel.h"
+#include "gpu/runtime/staging_memory.h"
 
 namespace palpate::gpu {
 
@@ -67,7 +68,7 @@ class Queue {
                      target.size_bytes(), true);
   }
 
-  /// As ReadBlocking, without waiting: `target` is valid after the next blocking call.
+  /// As ReadBlocking, without waiting: `target` is valid after the next blocking call, and has to be there until then.
   template <typename T>
   absl::Status EnqueueRead(const DeviceBuffer<T>& buffer, std::span<std::type_identity_t<T>> target, size_t offset = 0) {
     return ReadBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), SaturatedBytes(offset, sizeof(T)), target.data(),
@@ -118,10 +119,10 @@ class Queue {
   absl::Status CopyBytes(cl_mem source, cl_mem target, const std::string& name, size_t source_bytes, size_t target_bytes, size_t size,
                          size_t source_offset, size_t target_offset);
   void BookTimes();
-  /// A copy of what is about to be written, good until the commands so far are done; null if it is too much.
-  const void* Stage(const void* source, size_t size);
-  /// All commands so far are done.
+  /// All commands so far are done: what they read goes to its targets.
   void NoteDone();
+  /// Memory for what is read comes to hold as much as was read between two waits.
+  void GrowReads();
 
   std::shared_ptr<Context> context_;
   cl_command_queue queue_ = nullptr;
@@ -130,8 +131,15 @@ class Queue {
   std::vector<std::pair<Context::Timer*, cl_event>> pending_;
   std::vector<double*> next_stamps_;                  // of the next launch
   std::vector<std::pair<double*, cl_event>> stamps_;  // launches that have been enqueued
-  std::vector<std::byte> staged_;                     // of fixed size: commands read from it
-  size_t staged_bytes_ = 0;                           // in use
+  struct Read {
+    void* target;
+    const std::byte* staged;
+    size_t size;
+  };
+  StagingMemory writes_;     // of fixed size
+  StagingMemory reads_;      // on devices with memory of their own; what does not fit goes to its target at once
+  std::vector<Read> taken_;  // of reads_, since the last wait
+  size_t read_bytes_ = 0;    // since the last wait, whether they fitted or not
 };
 
 /// Creates a buffer filled from host memory.

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
@@ -190,6 +191,49 @@ TEST_F(QueueTest, SourcesOfWritesMayBeUsedAgain) {
     std::fill(source.begin(), source.end(), 0);
     const std::vector<uint32_t> written = Download(buffer);
     for (uint32_t i = 0; i < kCount / at_once * at_once; ++i) ASSERT_EQ(written[i], 1000 * i + 19) << at_once;
+  }
+}
+
+/// On devices with memory of their own reads go through memory of the queue that grows; the test asks for a GPU beside the device at hand.
+class QueueReadsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    if (const char* const before = std::getenv("PALPATE_ASSUME_GPU")) before_ = before;
+    if (GetParam()) setenv("PALPATE_ASSUME_GPU", "4", 1);
+  }
+  void TearDown() override { before_.empty() ? unsetenv("PALPATE_ASSUME_GPU") : setenv("PALPATE_ASSUME_GPU", before_.c_str(), 1); }
+
+ private:
+  std::string before_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, QueueReadsTest, ::testing::Bool(),
+                         [](const auto& kind) { return std::string(kind.param ? "AsGpu" : "AsItIs"); });
+
+TEST_P(QueueReadsTest, TargetsAreValidAfterTheNextBlockingCall) {
+  PALPATE_TEST_ASSIGN(const std::shared_ptr<Context> own, Context::Create({}));
+  PALPATE_TEST_ASSIGN(const std::unique_ptr<Queue> reading, Queue::Create(own));
+  PALPATE_TEST_ASSIGN(Kernel thrice, own->CreateKernel(kernels::runtime_test, "scale_values", {{"SCALE", "3"}}));
+  constexpr uint32_t kCount = 100'003;
+  PALPATE_TEST_ASSIGN(const DeviceBuffer<int32_t> a, DeviceBuffer<int32_t>::Create(own, kCount, "a"));
+  PALPATE_TEST_ASSIGN(const DeviceBuffer<int32_t> b, DeviceBuffer<int32_t>::Create(own, kCount, "b"));
+  for (int round = 0; round < 4; ++round) {  // from the second on there is room for all
+    std::vector<int32_t> ones(kCount, round + 1);
+    PALPATE_ASSERT_OK(reading->Write(a, ones));
+    std::vector<int32_t> before(kCount), after(kCount), some(7), none;
+    PALPATE_ASSERT_OK(reading->EnqueueRead(a, before));
+    PALPATE_ASSERT_OK(reading->EnqueueRead(a, none));
+    PALPATE_ASSERT_OK(reading->Launch(thrice, {kCount}, Arg("in", a), Arg("out", b), Arg("count", kCount)));
+    PALPATE_ASSERT_OK(reading->Copy(b, a, kCount));
+    PALPATE_ASSERT_OK(reading->EnqueueRead(a, after));
+    PALPATE_ASSERT_OK(reading->EnqueueRead(a, some, kCount - 7));
+    EXPECT_TRUE(absl::IsInvalidArgument(reading->EnqueueRead(a, some, kCount - 6)));
+    int32_t last = 0;
+    PALPATE_ASSERT_OK(reading->ReadBlocking(a, std::span<int32_t>(&last, 1), kCount - 1));
+    const int32_t first = round + 1;
+    EXPECT_EQ(last, 3 * first);
+    EXPECT_EQ(before, std::vector<int32_t>(kCount, first));
+    EXPECT_EQ(after, std::vector<int32_t>(kCount, 3 * first));
+    EXPECT_EQ(some, std::vector<int32_t>(7, 3 * first));
   }
 }
 
