@@ -42,7 +42,7 @@ VALUE reduce_group(VALUE value, local VALUE* scratch) {
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < width) scratch[item] = combine(scratch[item], scratch[item + width]);
   }
-  return scratch[0];
+  return item == 0 ? scratch[0] : value; /* it alone has written there since the last barrier */
 }
 #else
 #define reduce_group(value, scratch) (value)
