@@ -163,6 +163,7 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   const bool is_cpu = context->device().is_cpu;
   out->vertex_group_ = is_cpu ? 16 : 64;
   out->body_group_ = is_cpu ? 1 : 64;
+  out->team_ = is_cpu ? 1 : 32;
   const size_t before = context->allocated_bytes();
   PALPATE_ASSIGN_OR_RETURN(out->states_, CreateBufferFrom(queue, std::span<const RigidBlockState>(out->initial_), "rigid states"));
   PALPATE_ASSIGN_OR_RETURN(out->block_of_, CreateBufferFrom(queue, std::span<const uint32_t>(block_of), "rigid body of vertex"));
@@ -194,7 +195,8 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
                                                               {&out->inertia_jointed_, "rigid_inertia_jointed"},
                                                               {&out->finish_, "rigid_finish"},
                                                               {&out->roll_back_, "rigid_roll_back"}}) {
-    PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::rigid_blocks, name));
+    PALPATE_ASSIGN_OR_RETURN(*kernel,
+                             context->CreateKernel(kernels::rigid_blocks, name, {{"PALPATE_BODY_GROUP", std::to_string(out->team_)}}));
   }
   return out;
 }
@@ -263,10 +265,10 @@ absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockS
 
 absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described.
-  [[maybe_unused]] auto& [rigid_count, first_vertex, vertex_count, vertex_group, body_group, device_bytes, initial, states_host, local_m,
-                          listed_edition, listing, push_by_air, predict, place, detected, goal, take_back, bound, list_pairs, solve,
-                          move_jointed, share_jointed, bound_jointed, inertia_jointed, finish, roll_back, joints, frames, states, block_of,
-                          movers, way, own_pairs, own, no_entries, local, iterates] = *this;
+  [[maybe_unused]] auto& [rigid_count, first_vertex, vertex_count, vertex_group, body_group, team, device_bytes, initial, states_host,
+                          local_m, listed_edition, listing, push_by_air, predict, place, detected, goal, take_back, bound, list_pairs,
+                          solve, move_jointed, share_jointed, bound_jointed, inertia_jointed, finish, roll_back, joints, frames, states,
+                          block_of, movers, way, own_pairs, own, no_entries, local, iterates] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
   archive.Enter("RigidBlocks");
   archive(states_host);
@@ -388,8 +390,8 @@ absl::Status RigidBlocks::TakeBack(Queue& queue, bool from_start, const DeviceBu
                                    const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& x,
                                    const DeviceBuffer<uint8_t>& touched) {
   if (joints_) PALPATE_RETURN_IF_ERROR(joints_->ShareOfGroups(queue, states_, shares));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Bodies(), Arg("count", body_count()), Arg("from_start", uint32_t{from_start}),
-                                       Arg("shares", shares), Arg("blocks", states_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Groups(body_count()), Arg("count", body_count()),
+                                       Arg("from_start", uint32_t{from_start}), Arg("shares", shares), Arg("blocks", states_)));
   return Place(queue, entry_begins, x, touched);
 }
 
@@ -412,14 +414,14 @@ absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<uint32_t>& vert
                                 const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m,
                                 const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
                                 const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), Arg("count", body_count()), Arg("vertex_groups", vertex_groups),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Groups(body_count()), Arg("count", body_count()), Arg("vertex_groups", vertex_groups),
                                        Arg("reaches", reaches), Arg("local_m", local_), Arg("detected", detected), Arg("clear_m", clear_m),
                                        Arg("begins", entry_begins), Arg("planes", bounds), Arg("blocks", states_),
                                        Arg("systems", joints_ ? joints_->systems().view() : BufferView<JointBodySystem>())));
   if (joints_) {
     PALPATE_RETURN_IF_ERROR(joints_->LeastOfGroups(queue));
     const auto member_count = static_cast<uint32_t>(joints_->members().count());
-    PALPATE_RETURN_IF_ERROR(queue.Launch(bound_jointed_, {member_count, body_group_}, Arg("count", member_count),
+    PALPATE_RETURN_IF_ERROR(queue.Launch(bound_jointed_, Groups(member_count), Arg("count", member_count),
                                          Arg("members", joints_->members()), Arg("vertex_groups", vertex_groups), Arg("reaches", reaches),
                                          Arg("local_m", local_), Arg("detected", detected), Arg("clear_m", clear_m),
                                          Arg("begins", entry_begins), Arg("planes", bounds), Arg("blocks", states_),
@@ -434,7 +436,7 @@ absl::Status RigidBlocks::ListPairs(Queue& queue, const RigidSurroundings& scene
   const bool lists = listing_ != scene.pairs_listing;  // else only how far the planes are is new
   listing_ = scene.pairs_listing;
   PALPATE_RETURN_IF_ERROR(Grow(queue.context(), own_pairs_, scene.entries->count(), "rigid pairs of bodies"));
-  return queue.Launch(list_pairs_, Bodies(), Arg("count", body_count()), Arg("lists", uint32_t{lists}), Arg("blocks", states_),
+  return queue.Launch(list_pairs_, Groups(body_count()), Arg("count", body_count()), Arg("lists", uint32_t{lists}), Arg("blocks", states_),
                       Arg("begins", *scene.entry_begins), Arg("entries", *scene.entries), Arg("pairs", *scene.pairs),
                       Arg("clear_m", *scene.clear_m), Arg("own_pairs", own_pairs_), Arg("own", own_));
 }
@@ -447,7 +449,7 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
   // Where nothing has moved since the pairs were linearised, those that did not push then do not now.
   const uint32_t near_bits = !has_pairs ? 0 : scene.moves_only_rigid ? PALPATE_PAIR_PUSHES : PALPATE_PAIR_NEAR;
   PALPATE_RETURN_IF_ERROR(queue.Launch(
-      solve_, Bodies(), Arg("count", body_count()), Arg("near_bits", near_bits), Arg("p", *scene.params),
+      solve_, Groups(body_count()), Arg("count", body_count()), Arg("near_bits", near_bits), Arg("p", *scene.params),
       Arg("sp", view(scene.surface_params)), Arg("x", x), Arg("x_start", *scene.x_start), Arg("local_m", local_),
       Arg("detected", view(scene.detected)), Arg("clear_m", view(scene.clear_m)), Arg("is_near", view(scene.is_near)),
       Arg("begins", view(scene.entry_begins)), Arg("own_pairs", own_pairs_), Arg("own", own_), Arg("pairs", view(scene.pairs)),
@@ -498,15 +500,14 @@ absl::Status RigidBlocks::MoveJointed(Queue& queue, const RigidSurroundings& sce
   PALPATE_RETURN_IF_ERROR(joints_->Solve(queue, *scene.params, states_));
   const auto member_count = static_cast<uint32_t>(joints_->members().count());
   const uint32_t has_planes = scene.pairs != nullptr ? 1 : 0;
-  PALPATE_RETURN_IF_ERROR(queue.Launch(share_jointed_, {member_count, body_group_}, Arg("count", member_count),
-                                       Arg("has_planes", has_planes), Arg("members", joints_->members()), Arg("local_m", local_),
-                                       Arg("detected", view(scene.detected)), Arg("clear_m", view(scene.clear_m)),
-                                       Arg("begins", view(scene.entry_begins)), Arg("own", own_), Arg("bounds", view(scene.bounds)),
-                                       Arg("blocks", states_), Arg("systems", joints_->systems())));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(share_jointed_, Groups(member_count), Arg("count", member_count), Arg("has_planes", has_planes),
+                                       Arg("members", joints_->members()), Arg("local_m", local_), Arg("detected", view(scene.detected)),
+                                       Arg("clear_m", view(scene.clear_m)), Arg("begins", view(scene.entry_begins)), Arg("own", own_),
+                                       Arg("bounds", view(scene.bounds)), Arg("blocks", states_), Arg("systems", joints_->systems())));
   if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Share(queue, scene, x, joints_->systems()));
   PALPATE_RETURN_IF_ERROR(joints_->LeastOfGroups(queue));
   if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Move(queue, scene, x, touched, joints_->systems()));
-  return queue.Launch(move_jointed_, {member_count, body_group_}, Arg("count", member_count), Arg("has_planes", has_planes),
+  return queue.Launch(move_jointed_, Groups(member_count), Arg("count", member_count), Arg("has_planes", has_planes),
                       Arg("members", joints_->members()), Arg("local_m", local_), Arg("detected", view(scene.detected)),
                       Arg("clear_m", view(scene.clear_m)), Arg("begins", view(scene.entry_begins)), Arg("own", own_),
                       Arg("bounds", view(scene.bounds)), Arg("blocks", states_), Arg("systems", joints_->systems()), Arg("way_m", way_));

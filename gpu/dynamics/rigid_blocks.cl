@@ -1,6 +1,7 @@
 /* Rigid bodies as blocks of six unknowns in the sweeps of tissue.cl: see rigid_blocks.h. Their vertices are fixed ones to the other
    kernels; here they follow the poses. */
 
+#include "gpu/dynamics/body_group.clh"
 #include "gpu/dynamics/contact.clh"
 #include "gpu/dynamics/norm.clh"
 #include "gpu/dynamics/surface_contact.clh"
@@ -139,10 +140,11 @@ static inline float allowed_share(float3 from, float3 to, float3 detected, float
 }
 
 /* The largest share found of the way from one allowed pose to another at which every vertex is behind its planes and has not gone farther
-   than `cap` since the detection. Vertices move on arcs, so what a chord promises is tried and taken back. */
+   than `cap` since the detection. Vertices move on arcs, so what a chord promises is tried and taken back. All of a group come here, and to
+   what calls it. */
 static inline float feasible_share(const __global RigidBlockState* block, Pose from, Pose to, float cap, const __global float4* local_m,
                                    const __global float4* detected, const __global float* clear_m, const __global uint* begins,
-                                   const __global float4* planes) {
+                                   const __global float4* planes, __local float* shared) {
   float share = 1.0f;
   for (int attempt = 0; attempt < 8; ++attempt) {
     const Pose at = pose_between(from, to, share);
@@ -150,7 +152,7 @@ static inline float feasible_share(const __global RigidBlockState* block, Pose f
     const float4 axis_y = (float4)(rotate_vector(at.rotation, (float3)(0.0f, 1.0f, 0.0f)), 0.0f);
     const float4 axis_z = (float4)(rotate_vector(at.rotation, (float3)(0.0f, 0.0f, 1.0f)), 0.0f);
     float allowed = share;
-    for (uint v = block->vertex_begin; v < block->vertex_end; ++v) {
+    for (uint v = block->vertex_begin + BODY_ITEM; v < block->vertex_end; v += PALPATE_BODY_GROUP) {
       const float4 own = local_m[v];
       const float4 moved = ((float4)(at.center, 0.0f) - detected[v]) + own.x * axis_x + own.y * axis_y + own.z * axis_z;
       const float gone_sq = moved.x * moved.x + moved.y * moved.y + moved.z * moved.z;
@@ -165,6 +167,7 @@ static inline float feasible_share(const __global RigidBlockState* block, Pose f
         allowed = fmin(allowed, before < cap ? share * (cap - before) / (gone - before + cap * 1e-3f) : 0.0f);
       }
     }
+    allowed = least_of_group(allowed, shared);
     if (allowed == share) return share;
     share = attempt < 3 ? 0.98f * allowed : 0.5f * fmin(allowed, share);
     if (!(share > 1e-4f)) return 0.0f;
@@ -179,15 +182,37 @@ static inline float feasible_share(const __global RigidBlockState* block, Pose f
 #define SHIFT_BEHIND_M 1e-8f
 #define SHIFT_BEHIND_SHARE 0.02f
 
+#if PALPATE_BODY_GROUP > 1
+/* The first vertex from `first` on that is over a plane at this pose, vertex_end if none is. */
+static inline uint first_over(const __global RigidBlockState* block, Pose at, uint first, const __global float4* local_m,
+                              const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                              const __global float4* planes, __local float* shared) {
+  uint found = block->vertex_end;
+  for (uint v = first + BODY_ITEM; v < found; v += PALPATE_BODY_GROUP) {
+    const float3 moved = at.center - detected[v].xyz + rotate_vector(at.rotation, local_m[v].xyz);
+    if (dot(moved, moved) <= clear_m[v] * clear_m[v]) continue;
+    for (uint i = begins[v]; i < begins[v + 1]; ++i) {
+      if (dot(planes[i].xyz, moved) - planes[i].w > 0.0f && dot(planes[i].xyz, planes[i].xyz) != 0.0f) found = v;
+    }
+  }
+  return first + (uint)least_of_group((float)(found - first), shared); /* exact: a body has fewer vertices than 2^24 */
+}
+#endif
+
 /* `to` shifted and turned by the least, as `system` (factored) measures it, that takes its vertices behind their planes, one plane after
    the other. Where an end of an edge would meet a plane in a turn, the body turns about that end instead. */
 static inline Pose shifted_behind(const __global RigidBlockState* block, const RigidSystem* system, Pose to, const __global float4* local_m,
                                   const __global float4* detected, const __global float* clear_m, const __global uint* begins,
-                                  const __global float4* planes) {
+                                  const __global float4* planes, __local float* shared) {
+  (void)shared;
   Pose at = to;
   for (int pass = 0; pass < RIGID_PLANE_PASSES; ++pass) {
     bool is_over = false;
     for (uint v = block->vertex_begin; v < block->vertex_end; ++v) {
+#if PALPATE_BODY_GROUP > 1
+      v = first_over(block, at, v, local_m, detected, clear_m, begins, planes, shared);
+      if (v == block->vertex_end) break;
+#endif
       const float3 from = detected[v].xyz;
       float3 arm = rotate_vector(at.rotation, local_m[v].xyz);
       const float3 moved = at.center - from + arm;
@@ -230,13 +255,13 @@ static inline void move_between(Pose from, Pose to, float* d) {
    some vertex of the two towards a plane with no way left, and the whole move with it. Sets *truncated. */
 static inline Pose allowed_pose(const __global RigidBlockState* block, const RigidSystem* system, Pose from, Pose to, float cap,
                                 const __global float4* local_m, const __global float4* detected, const __global float* clear_m,
-                                const __global uint* begins, const __global float4* planes, uint* truncated) {
-  const float share = feasible_share(block, from, to, cap, local_m, detected, clear_m, begins, planes);
+                                const __global uint* begins, const __global float4* planes, uint* truncated, __local float* shared) {
+  const float share = feasible_share(block, from, to, cap, local_m, detected, clear_m, begins, planes, shared);
   *truncated = share < 1.0f;
   if (share == 1.0f) return to;
   const Pose shortened = pose_between(from, to, share);
-  const Pose shifted = shifted_behind(block, system, to, local_m, detected, clear_m, begins, planes);
-  const float shifted_share = feasible_share(block, from, shifted, cap, local_m, detected, clear_m, begins, planes);
+  const Pose shifted = shifted_behind(block, system, to, local_m, detected, clear_m, begins, planes, shared);
+  const float shifted_share = feasible_share(block, from, shifted, cap, local_m, detected, clear_m, begins, planes, shared);
   const Pose other = pose_between(from, shifted, shifted_share);
   float missed[6], missed_shifted[6];
   move_between(shortened, to, missed);
@@ -387,15 +412,18 @@ __kernel void rigid_goal(uint count, __global RigidBlockState* blocks) {
 }
 
 /* Takes each body back on its way from the detection, or the start of the step, to the goal, to the least share that a filter left to one
-   of its vertices, which all get that share. shares[v] in [0, 1]. Work-item: body. */
-__kernel void rigid_take_back(uint count, uint from_start, __global float* shares, __global RigidBlockState* blocks) {
-  const uint i = (uint)get_global_id(0);
+   of its vertices, which all get that share. shares[v] in [0, 1]. Group: body. */
+KERNEL_OF_BODIES void rigid_take_back(uint count, uint from_start, __global float* shares, __global RigidBlockState* blocks) {
+  SHARED_BY_GROUP(shared, 1)
+  const uint i = body_of_group();
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
   float share = 1.0f;
-  for (uint v = b->vertex_begin; v < b->vertex_end; ++v) share = fmin(share, shares[v]);
+  for (uint v = b->vertex_begin + BODY_ITEM; v < b->vertex_end; v += PALPATE_BODY_GROUP) share = fmin(share, shares[v]);
+  share = least_of_group(share, shared);
   if (share >= 1.0f) return;
-  for (uint v = b->vertex_begin; v < b->vertex_end; ++v) shares[v] = share;
+  for (uint v = b->vertex_begin + BODY_ITEM; v < b->vertex_end; v += PALPATE_BODY_GROUP) shares[v] = share;
+  if (BODY_ITEM != 0u) return;
   const Pose from = {from_start ? b->center_start.xyz : b->center_detected.xyz, from_start ? b->rotation_start : b->rotation_detected};
   const Pose to = {b->center_goal.xyz, b->rotation_goal};
   const Pose pose = pose_between(from, to, share);
@@ -414,45 +442,53 @@ static inline float cap_of(const __global RigidBlockState* b, const __global uin
 }
 
 /* Takes each body back as far as the planes and its reach demand, measured by its inertia. reaches: [body of vertex_groups]. Of a body with
-   joints it only tells the share, in `systems`. Work-item: body. */
-__kernel void rigid_bound(uint count, const __global uint* vertex_groups, const __global float* reaches, const __global float4* local_m,
-                          const __global float4* detected, const __global float* clear_m, const __global uint* begins,
-                          const __global float4* planes, __global RigidBlockState* blocks, __global JointBodySystem* systems) {
-  const uint i = (uint)get_global_id(0);
+   joints it only tells the share, in `systems`. Group: body. */
+KERNEL_OF_BODIES void rigid_bound(uint count, const __global uint* vertex_groups, const __global float* reaches,
+                                  const __global float4* local_m, const __global float4* detected, const __global float* clear_m,
+                                  const __global uint* begins, const __global float4* planes, __global RigidBlockState* blocks,
+                                  __global JointBodySystem* systems) {
+  SHARED_BY_GROUP(shared, 1)
+  const uint i = body_of_group();
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
   const Pose from = {b->center_detected.xyz, b->rotation_detected};
   const Pose to = {b->center.xyz, b->rotation};
   const float cap = cap_of(b, vertex_groups, reaches);
   if (b->joint_member != 0u) {
-    systems[b->joint_member - 1u].share = feasible_share(b, from, to, cap, local_m, detected, clear_m, begins, planes);
+    const float share = feasible_share(b, from, to, cap, local_m, detected, clear_m, begins, planes, shared);
+    if (BODY_ITEM == 0u) systems[b->joint_member - 1u].share = share;
     return;
   }
   RigidSystem s;
   set_inertia(&s, b, to.rotation, 1.0f);
   factor_rigid(&s);
   uint truncated = 0;
-  const Pose pose = allowed_pose(b, &s, from, to, cap, local_m, detected, clear_m, begins, planes, &truncated);
+  const Pose pose = allowed_pose(b, &s, from, to, cap, local_m, detected, clear_m, begins, planes, &truncated, shared);
+  BODY_BARRIER
+  if (BODY_ITEM != 0u) return;
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
   b->is_truncated = truncated;
 }
 
-/* After that, bodies with joints go back by the share of their group. Work-item: one of these. */
-__kernel void rigid_bound_jointed(uint count, const __global uint* members, const __global uint* vertex_groups,
-                                  const __global float* reaches, const __global float4* local_m, const __global float4* detected,
-                                  const __global float* clear_m, const __global uint* begins, const __global float4* planes,
-                                  __global RigidBlockState* blocks, const __global JointBodySystem* systems) {
-  const uint m = (uint)get_global_id(0);
+/* After that, bodies with joints go back by the share of their group. Group: one of these. */
+KERNEL_OF_BODIES void rigid_bound_jointed(uint count, const __global uint* members, const __global uint* vertex_groups,
+                                          const __global float* reaches, const __global float4* local_m, const __global float4* detected,
+                                          const __global float* clear_m, const __global uint* begins, const __global float4* planes,
+                                          __global RigidBlockState* blocks, const __global JointBodySystem* systems) {
+  SHARED_BY_GROUP(shared, 1)
+  const uint m = body_of_group();
   if (m >= count) return;
   __global RigidBlockState* b = blocks + members[m];
-  b->is_truncated = systems[m].share < 1.0f;
+  if (BODY_ITEM == 0u) b->is_truncated = systems[m].share < 1.0f;
   if (systems[m].share >= 1.0f) return;
   const Pose from = {b->center_detected.xyz, b->rotation_detected};
   const Pose end = {b->center.xyz, b->rotation};
   const Pose to = pose_between(from, end, systems[m].share);
   const float cap = cap_of(b, vertex_groups, reaches);
-  const Pose pose = pose_between(from, to, feasible_share(b, from, to, cap, local_m, detected, clear_m, begins, planes));
+  const Pose pose = pose_between(from, to, feasible_share(b, from, to, cap, local_m, detected, clear_m, begins, planes, shared));
+  BODY_BARRIER
+  if (BODY_ITEM != 0u) return;
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
 }
@@ -502,32 +538,43 @@ static inline void add_rigid_contact(RigidSystem* s, float3 arm, float weight, f
 
 /* The pairs of each body, each once, in the order of its entries and from begins[vertex_begin] on: 2 pair, plus 1 if the body is B. And how
    far its vertices may go whichever way before a plane matters. After each detection; `lists` is 0 if it found the pairs that are listed.
-   Work-item: body. */
-__kernel void rigid_list_pairs(uint count, uint lists, const __global RigidBlockState* blocks, const __global uint* begins,
-                               const __global uint* entries, const __global SurfacePair* pairs, const __global float* clear_m,
-                               __global uint* own_pairs, __global RigidPairs* own) {
-  const uint i = (uint)get_global_id(0);
+   Group: body. */
+KERNEL_OF_BODIES void rigid_list_pairs(uint count, uint lists, const __global RigidBlockState* blocks, const __global uint* begins,
+                                       const __global uint* entries, const __global SurfacePair* pairs, const __global float* clear_m,
+                                       __global uint* own_pairs, __global RigidPairs* own) {
+  SHARED_BY_GROUP(shared, 1)
+  const uint i = body_of_group();
   if (i >= count) return;
   const uint first = blocks[i].vertex_begin;
   const uint size = blocks[i].vertex_end - first;
   float clear = MAXFLOAT;
-  for (uint v = first; v < first + size; ++v) clear = fmin(clear, clear_m[v]);
+  for (uint v = first + BODY_ITEM; v < first + size; v += PALPATE_BODY_GROUP) clear = fmin(clear, clear_m[v]);
+  clear = least_of_group(clear, shared);
   if (lists == 0u) {
-    own[i].clear_m = clear;
+    if (BODY_ITEM == 0u) own[i].clear_m = clear;
     return;
   }
   RigidPairs out;
   out.begin = out.end = begins[first];
   out.clear_m = clear;
-  for (uint k = out.begin; k < begins[first + size]; ++k) {
-    const uint pair = entries[k] >> 2;
-    const uint4 u = pairs[pair].vertices;
-    const uint role = u.x - first < size ? 0u : u.y - first < size ? 1u : u.z - first < size ? 2u : 3u;
-    if ((entries[k] & 3u) != role) continue;
-    const bool is_vertex = (pairs[pair].flags & PALPATE_PAIR_KIND_MASK) == PALPATE_VERTEX_TRIANGLE;
-    own_pairs[out.end++] = 2u * pair + (role >= (is_vertex ? 1u : 2u) ? 1u : 0u);
+  const uint end = begins[first + size];
+  for (uint next = out.begin; next < end; next += PALPATE_BODY_GROUP) {
+    const uint k = next + BODY_ITEM;
+    uint listed = 0u, is_listed = 0u;
+    if (k < end) {
+      const uint pair = entries[k] >> 2;
+      const uint4 u = pairs[pair].vertices;
+      const uint role = u.x - first < size ? 0u : u.y - first < size ? 1u : u.z - first < size ? 2u : 3u;
+      const bool is_vertex = (pairs[pair].flags & PALPATE_PAIR_KIND_MASK) == PALPATE_VERTEX_TRIANGLE;
+      is_listed = (entries[k] & 3u) == role ? 1u : 0u;
+      listed = 2u * pair + (role >= (is_vertex ? 1u : 2u) ? 1u : 0u);
+    }
+    uint total;
+    const uint place = place_in_group(is_listed, &total, shared);
+    if (is_listed != 0u) own_pairs[out.end + place] = listed;
+    out.end += total;
   }
-  own[i] = out;
+  if (BODY_ITEM == 0u) own[i] = out;
 }
 
 /* What pairs need of the scene. */
@@ -587,12 +634,12 @@ static inline void add_rigid_pair(RigidSystem* s, const PairScene* scene, uint f
 /* The pairs of a body: rows of those with another body, others by the bits of is_near that they must have. */
 static inline void add_pairs(RigidSystem* s, const PairScene* scene, const __global RigidBlockState* b, float3 center, uint begin, uint end,
                              const __global uint* own_pairs, const __global uchar* is_near, uint near_bits) {
-  for (uint i = begin; i < end;) {
+  for (uint i = begin + BODY_ITEM; i < end;) {
     uint with_row[ROW_BATCH];
     uint others[ROW_BATCH];
     uint row_count = 0;
     uint other_count = 0;
-    for (; i < end && row_count < ROW_BATCH && other_count < ROW_BATCH; ++i) {
+    for (; i < end && row_count < ROW_BATCH && other_count < ROW_BATCH; i += PALPATE_BODY_GROUP) {
       const uint is = is_near[own_pairs[i] >> 1];
       with_row[row_count] = own_pairs[i];
       others[other_count] = own_pairs[i] >> 1;
@@ -618,7 +665,7 @@ static inline void add_pairs(RigidSystem* s, const PairScene* scene, const __glo
 static inline void add_anchors(RigidSystem* s, const __global RigidBlockState* b, float3 center, const __global float4* x,
                                const __global uint* anchor_begin, const __global Anchor* anchors, const __global Collider* colliders) {
   if (anchor_begin[b->vertex_begin] == anchor_begin[b->vertex_end]) return;
-  for (uint v = b->vertex_begin; v < b->vertex_end; ++v) {
+  for (uint v = b->vertex_begin + BODY_ITEM; v < b->vertex_end; v += PALPATE_BODY_GROUP) {
     for (uint i = anchor_begin[v]; i < anchor_begin[v + 1]; ++i) {
       const float3 d = anchor_stretch(anchors + i, x[v].xyz - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
       const float factor = anchor_factor(anchors + i, norm3(d));
@@ -637,7 +684,7 @@ static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState*
                                  const __global Collider* colliders, const __global PlaneObstacle* planes) {
   for (uint k = 0; k < p->plane_count; ++k) {
     const float4 plane = planes[k].normal_offset;
-    for (uint v = b->vertex_begin; v < b->vertex_end; ++v) {
+    for (uint v = b->vertex_begin + BODY_ITEM; v < b->vertex_end; v += PALPATE_BODY_GROUP) {
       const float3 at = x[v].xyz;
       float slope;
       const float force = contact_force(p, p->stiffness_n_per_m, p->margin_m - (dot(plane.xyz, at) - plane.w), &slope);
@@ -649,7 +696,7 @@ static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState*
     }
   }
   if (p->collider_count == 0) return;
-  for (uint t = b->triangle_begin; t < b->triangle_end; ++t) {
+  for (uint t = b->triangle_begin + BODY_ITEM; t < b->triangle_end; t += PALPATE_BODY_GROUP) {
     uint mask = triangle_colliders[t];
     for (uint c = 0; mask != 0; ++c, mask >>= 1) {
       if (!(mask & 1u)) continue;
@@ -690,7 +737,7 @@ static inline Pose moved_by(Pose from, const float* d, float share) {
 
 /* Where momentum carries a body on to that a sweep wants at `wanted`: by Nesterov's share of the way from where the sweep before wanted it,
    if the forces `f` at the start of this one are along that way. Else, and after a move that was cut short, momentum begins anew. */
-static inline Pose carried_on(Pose wanted, const float* f, uint was_cut_short, __global RigidIterate* iterate) {
+static inline Pose carried_on(Pose wanted, const float* f, uint was_cut_short, RigidIterate* iterate) {
   const float sweeps = was_cut_short ? 0.0f : iterate->center.w;
   Pose to = wanted;
   float next = 1.0f;
@@ -715,18 +762,25 @@ static inline Pose carried_on(Pose wanted, const float* f, uint was_cut_short, _
 static inline void move_rigid(__global RigidBlockState* b, const RigidSystem* system, float* d, __global RigidIterate* iterate,
                               int has_planes, float pairs_clear_m, const __global float4* local_m, const __global float4* detected,
                               const __global float* clear_m, const __global uint* begins, const __global float4* bounds,
-                              __global float* way_m) {
+                              __global float* way_m, __local float* shared) {
   const Pose from = {b->center.xyz, b->rotation};
   const float angle = norm3((float3)(d[3], d[4], d[5]));
   for (int k = 3; k < 6; ++k) d[k] *= angle > MAX_TURN ? MAX_TURN / angle : 1.0f;
   Pose to = moved_by(from, d, 1.0f);
-  if (iterate) to = carried_on(to, system->f, b->is_truncated, iterate);
+  RigidIterate carried;
+  if (iterate) {
+    carried = *iterate;
+    to = carried_on(to, system->f, b->is_truncated, &carried);
+  }
   uint truncated = 0;
   Pose pose = to;
   const Pose detected_pose = {b->center_detected.xyz, b->rotation_detected};
   if (has_planes && longest_way(detected_pose, to, b->radius_m) > pairs_clear_m) {
-    pose = allowed_pose(b, system, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds, &truncated);
+    pose = allowed_pose(b, system, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds, &truncated, shared);
   }
+  BODY_BARRIER
+  if (BODY_ITEM != 0u) return;
+  if (iterate) *iterate = carried;
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
   b->is_truncated = truncated;
@@ -737,30 +791,40 @@ static inline void move_rigid(__global RigidBlockState* b, const RigidSystem* sy
    bodies' vertices as they are: none moves in this launch. `near_bits`: those of is_near that a pair must have to count; 0 where surfaces
    do not meet, then the arguments of pairs and planes are not read. way_m[body + 1] grows by the way of the body's vertices at most.
    A body with joints leaves its block and forces in `systems` instead, and moves in rigid_move_jointed. `iterates`: null without
-   momentum. Work-item: body. */
-__kernel void rigid_solve(uint count, uint near_bits, const __global StepParams* p, const __global SurfaceParams* sp,
-                          const __global float4* x, const __global float4* x_start, const __global float4* local_m,
-                          const __global float4* detected, const __global float* clear_m, const __global uint* begins,
-                          const __global uint* own_pairs, const __global RigidPairs* own, const __global SurfacePair* pairs,
-                          const __global PairRow* rows, const __global uchar* is_near, const __global float4* bounds,
-                          const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
-                          const __global Collider* colliders, const __global PlaneObstacle* obstacles, const __global uint* anchor_begin,
-                          const __global Anchor* anchors, __global RigidBlockState* blocks, __global RigidIterate* iterates,
-                          __global JointBodySystem* systems, __global float* way_m) {
-  const uint i = (uint)get_global_id(0);
+   momentum. Group: body. */
+KERNEL_OF_BODIES void rigid_solve(uint count, uint near_bits, const __global StepParams* p, const __global SurfaceParams* sp,
+                                  const __global float4* x, const __global float4* x_start, const __global float4* local_m,
+                                  const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                                  const __global uint* own_pairs, const __global RigidPairs* own, const __global SurfacePair* pairs,
+                                  const __global PairRow* rows, const __global uchar* is_near, const __global float4* bounds,
+                                  const __global uint4* triangles, const __global uint* triangle_colliders,
+                                  const __global ToolContact* contacts, const __global Collider* colliders,
+                                  const __global PlaneObstacle* obstacles, const __global uint* anchor_begin,
+                                  const __global Anchor* anchors, __global RigidBlockState* blocks, __global RigidIterate* iterates,
+                                  __global JointBodySystem* systems, __global float* way_m) {
+  SHARED_BY_GROUP(shared, 21)
+  const uint i = body_of_group();
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
   if (b->center.w == 0.0f) return; /* a mount of joints that is exactly where it is told */
   const float3 center = b->center.xyz;
   RigidSystem s;
-  set_free_flight(&s, b, p);
+  if (BODY_ITEM == 0u) {
+    set_free_flight(&s, b, p);
+  } else {
+    for (int k = 0; k < 21; ++k) s.h[k] = 0.0f;
+    for (int k = 0; k < 6; ++k) s.f[k] = 0.0f;
+  }
   if (near_bits != 0u) {
     const PairScene scene = {sp->friction, sp->slip_m, x, x_start, pairs, rows};
     add_pairs(&s, &scene, b, center, own[i].begin, own[i].end, own_pairs, is_near, near_bits);
   }
   add_obstacles(&s, b, center, p, x, x_start, triangles, triangle_colliders, contacts, colliders, obstacles);
   if (anchor_begin) add_anchors(&s, b, center, x, anchor_begin, anchors, colliders);
+  sum_of_group(s.h, 21u, shared);
+  sum_of_group(s.f, 6u, shared);
   if (b->joint_member != 0u) {
+    if (BODY_ITEM != 0u) return;
     __global JointBodySystem* out = systems + (b->joint_member - 1u);
     for (int k = 0; k < 21; ++k) out->h[k] = s.h[k];
     for (int k = 0; k < 6; ++k) out->f[k] = s.f[k];
@@ -770,7 +834,7 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
   float d[6];
   solve_rigid(&s, s.f, d);
   move_rigid(b, &s, d, iterates ? iterates + i : 0, near_bits != 0u, near_bits != 0u ? own[i].clear_m : 0.0f, local_m, detected, clear_m,
-             begins, bounds, way_m + i + 1);
+             begins, bounds, way_m + i + 1, shared);
 }
 
 /* Blocks and forces of inertia alone, for the first guess of bodies with joints. Work-item: one of these. */
@@ -796,12 +860,13 @@ static inline Pose jointed_goal(const __global RigidBlockState* b, const __globa
   return to;
 }
 
-/* The share of its way that planes leave to each body with joints. `members`: the bodies. Work-item: one of these. */
-__kernel void rigid_share_jointed(uint count, uint has_planes, const __global uint* members, const __global float4* local_m,
-                                  const __global float4* detected, const __global float* clear_m, const __global uint* begins,
-                                  const __global RigidPairs* own, const __global float4* bounds, const __global RigidBlockState* blocks,
-                                  __global JointBodySystem* systems) {
-  const uint m = (uint)get_global_id(0);
+/* The share of its way that planes leave to each body with joints. `members`: the bodies. Group: one of these. */
+KERNEL_OF_BODIES void rigid_share_jointed(uint count, uint has_planes, const __global uint* members, const __global float4* local_m,
+                                          const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                                          const __global RigidPairs* own, const __global float4* bounds,
+                                          const __global RigidBlockState* blocks, __global JointBodySystem* systems) {
+  SHARED_BY_GROUP(shared, 1)
+  const uint m = body_of_group();
   if (m >= count) return;
   const uint i = members[m];
   const __global RigidBlockState* b = blocks + i;
@@ -811,18 +876,19 @@ __kernel void rigid_share_jointed(uint count, uint has_planes, const __global ui
   const Pose to = jointed_goal(b, systems + m, share);
   const Pose detected_pose = {b->center_detected.xyz, b->rotation_detected};
   if (has_planes != 0u && longest_way(detected_pose, to, b->radius_m) > own[i].clear_m) {
-    share *= feasible_share(b, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds);
+    share *= feasible_share(b, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds, shared);
   }
-  systems[m].share = share;
+  if (BODY_ITEM == 0u) systems[m].share = share;
 }
 
 /* Bodies with joints move along as far as their group may. They are not shifted behind planes, as others are: that would take them out of
-   their joints, and so does it if one of them is stopped alone. Work-item: one of these bodies. */
-__kernel void rigid_move_jointed(uint count, uint has_planes, const __global uint* members, const __global float4* local_m,
-                                 const __global float4* detected, const __global float* clear_m, const __global uint* begins,
-                                 const __global RigidPairs* own, const __global float4* bounds, __global RigidBlockState* blocks,
-                                 __global JointBodySystem* systems, __global float* way_m) {
-  const uint m = (uint)get_global_id(0);
+   their joints, and so does it if one of them is stopped alone. Group: one of these bodies. */
+KERNEL_OF_BODIES void rigid_move_jointed(uint count, uint has_planes, const __global uint* members, const __global float4* local_m,
+                                         const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                                         const __global RigidPairs* own, const __global float4* bounds, __global RigidBlockState* blocks,
+                                         __global JointBodySystem* systems, __global float* way_m) {
+  SHARED_BY_GROUP(shared, 1)
+  const uint m = body_of_group();
   if (m >= count) return;
   const uint i = members[m];
   __global RigidBlockState* b = blocks + i;
@@ -831,9 +897,11 @@ __kernel void rigid_move_jointed(uint count, uint has_planes, const __global uin
   Pose pose = jointed_goal(b, systems + m, systems[m].share);
   /* Arcs may bulge where their ends are allowed. */
   if (has_planes != 0u && longest_way(detected_pose, pose, b->radius_m) > own[i].clear_m) {
-    const float allowed = feasible_share(b, from, pose, MAXFLOAT, local_m, detected, clear_m, begins, bounds);
+    const float allowed = feasible_share(b, from, pose, MAXFLOAT, local_m, detected, clear_m, begins, bounds, shared);
     pose = pose_between(from, pose, allowed);
   }
+  BODY_BARRIER
+  if (BODY_ITEM != 0u) return;
   b->is_truncated = systems[m].share < 1.0f;
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;

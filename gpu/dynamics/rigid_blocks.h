@@ -186,6 +186,8 @@ class RigidBlocks final : public SurfaceFollower {
   absl::Status Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
                      const DeviceBuffer<uint8_t>& touched);
   Range Bodies() const { return {states_host_.size(), body_group_}; }
+  /// Of kernels that give a group to each body.
+  Range Groups(size_t bodies) const { return {bodies * team_, team_}; }
   uint32_t body_count() const { return static_cast<uint32_t>(states_host_.size()); }  // with frames
 
   uint32_t rigid_count_ = 0;
@@ -193,6 +195,7 @@ class RigidBlocks final : public SurfaceFollower {
   uint32_t vertex_count_ = 0;
   uint32_t vertex_group_ = 1;
   uint32_t body_group_ = 1;
+  uint32_t team_ = 1;  // work-items of a body, body_group.clh
   size_t device_bytes_ = 0;
   std::vector<RigidBlockState> initial_, states_host_;              // rigid bodies, then frames
   std::vector<Float4> local_m_;                                     // [vertex_count_], frame B
