@@ -46,7 +46,8 @@ std::string ArrayOptions(const SubmitOptions& options, const SlurmOptions& slurm
   return text + CommonOptions(slurm);
 }
 
-// `wait` also returns when a signal has come; then the program is still at work on its checkpoint.
+// `wait` also returns when a signal has come; then the program is still at work on its checkpoint. One that came just before tells nothing
+// by its trap, so whether the program still runs counts too.
 constexpr char kArrayBody[] = R"sh(
 folder=@folder@
 palpate=(@program@)
@@ -76,7 +77,7 @@ for ((attempt = 0; ; ++attempt)); do
     signalled=0
     wait "$child"
     status=$?
-    [ $signalled = 1 ] || break
+    [ $signalled = 1 ] || [ -n "$(jobs -pr)" ] || break
   done
   if [ $status -le 128 ] && [ $status != @interrupted@ ]; then exit $status; fi
   # It was interrupted or killed. What it had done is kept: started again it goes on.
