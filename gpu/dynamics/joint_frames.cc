@@ -22,10 +22,11 @@ using Eigen::Matrix3d;
 using Eigen::Vector3d;
 using Matrix6d = Eigen::Matrix<double, 6, 6>;
 
-/// Of the elastic blocks of a set's vertices: in a sweep each sees those before it moved already, so together they give way by up to twice
-/// as much as each alone would, in shells by up to four times. Efforts swing where a share is more than twice too large.
+/// Of the elastic blocks of a set's vertices: in a sweep each sees those before it moved already, so together they give way by more than
+/// each alone would: in tissue by up to twice as much, in shells, which have more colours, by up to ten times. Efforts swing where a share
+/// is more than twice too large, and are slow where it is too small.
 constexpr double kTetsTogether = 0.5;
-constexpr double kTrianglesTogether = 0.3;
+constexpr double kTrianglesTogether = 0.1;
 constexpr double kLeastBreadth = 1e-3;  // of a set's extent, across the line that it lies on
 constexpr double kHeld = 1e12;          // [N/m], [N m]: block of a set that cannot be fitted, which does not move
 

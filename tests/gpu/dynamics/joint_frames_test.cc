@@ -348,6 +348,34 @@ TEST_F(JointFramesTest, ASheetHangsOnABallByItsEdge) {
   EXPECT_LT(Mean(Inside(scene, {0, 0.2, -1}, {1, 0.2, 1})).z(), -0.17) << "its other edge is below";
 }
 
+TEST_F(JointFramesTest, EffortsOfAnySetOfASheetComeToRest) {
+  // Sets of one to many rows, and of coarse and fine triangles, thin and thick: an effort that overshoots swings from sweep to sweep.
+  struct Case {
+    uint32_t cells;
+    Vector3d lower, upper;
+    double young_modulus_pa;
+  };
+  const Case cases[] = {{12, {0.05, 0, -1}, {0.15, 0.02, 1}, 1e5},    {12, {-1, 0, -1}, {1, 0.06, 1}, 1e5},
+                        {12, {0.06, 0.06, -1}, {0.14, 0.14, 1}, 1e5}, {12, {-1, -1, -1}, {0.05, 0.05, 1}, 1e6},
+                        {24, {0.05, 0, -1}, {0.15, 0.02, 1}, 1e5},    {6, {-1, 0, -1}, {1, 0.04, 1}, 1e4}};
+  for (const Case& c : cases) {
+    TissueModel scene;
+    scene.body_triangle_begin = {0};
+    AddSheet(&scene, c.cells, c.cells, {0.2, 0.2}, {0, 0, 0}, {.young_modulus_pa = c.young_modulus_pa, .mass_damping_per_s = 5});
+    const auto held = Inside(scene, c.lower, c.upper);
+    scene.joint_sets = {SetOf(scene, held)};
+    const auto& at = scene.joint_sets[0].origin_m;
+    scene.joints = {Ball(RigidJoint::kWorld, 0, {at[0], at[1], at[2]})};
+    Make(scene);
+    ASSERT_FALSE(HasFatalFailure());
+    TissueStep step;
+    for (int i = 0; i < 480; ++i) step = Step();
+    const double weight = MassOf(Inside(scene, {-1, -1, -1}, {1, 1, 1})) * kGravity;
+    const Vector3d force(step.joints[0].force.x, step.joints[0].force.y, step.joints[0].force.z);
+    EXPECT_LT((force - Vector3d(0, 0, weight)).norm(), 2e-3 * weight) << held.size() << " vertices of a sheet of " << c.cells << " cells";
+  }
+}
+
 TEST_F(JointFramesTest, NothingPassesThroughWhatAJointPresses) {
   // A slider with a motor pushes a bar of tissue down onto a static block.
   TissueModel scene = Bar({.young_modulus_pa = 3e4});
