@@ -5,9 +5,11 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <numbers>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +18,8 @@
 #include "absl/strings/str_format.h"
 #include "bench/bench_support.h"
 #include "bench/nurbs_planted_pairs.h"
+#include "gpu/collision/device_surface.h"
+#include "gpu/collision/intersections.h"
 #include "gpu/collision/nurbs_distance.h"
 #include "gpu/collision/nurbs_polish.h"
 #include "gpu/collision/nurbs_queries.h"
@@ -141,13 +145,15 @@ class Suite {
     }
     PALPATE_RETURN_IF_ERROR(TimeAll(objects, half));
     PALPATE_RETURN_IF_ERROR(TimeHost(half));
+    PALPATE_RETURN_IF_ERROR(TimeTriangles(half));
     PALPATE_RETURN_IF_ERROR(TimeFcl(half));
     PALPATE_RETURN_IF_ERROR(TimeDeforming(objects));
     PALPATE_RETURN_IF_ERROR(TimeSizes());
     PALPATE_RETURN_IF_ERROR(TimeParallel());
     PALPATE_RETURN_IF_ERROR(TimeDistances(objects));
     PALPATE_RETURN_IF_ERROR(CheckPairs());
-    return Precision();
+    PALPATE_RETURN_IF_ERROR(Precision());
+    return PrecisionOfFalls();
   }
 
  private:
@@ -227,6 +233,70 @@ class Suite {
     report_.Add("host/level_30", "queries", 1 / each_s, "per_s");
     report_.Add("host/level_30", "hitting", static_cast<double>(hits) / static_cast<double>(count), "ratio");
     report_.Add("host/level_30", "box_tests", static_cast<double>(tests) / static_cast<double>(count), "count");
+    return absl::OkStatus();
+  }
+
+  // Whether triangles of the same accuracy cross, by our own detection: what a user of triangles would take. One query at a time.
+  absl::Status TimeTriangles(const std::vector<Placed>& placed) {
+    for (const double tolerance_m : {1e-2, 3e-3}) {
+      const std::string name = absl::StrFormat("own_triangles/within_%g_mm", 1000 * tolerance_m);
+      if (!IsSelected(name)) continue;
+      std::vector<sim::SurfaceMesh> meshes;
+      size_t triangles = 0;
+      const Stopwatch making;
+      for (const NurbsSurface& surface : surfaces_) {
+        const std::array<NurbsSurface, 1> patches = {surface};
+        PALPATE_ASSIGN_OR_RETURN(sim::SurfaceMesh mesh, sim::TessellateNurbs(patches, tolerance_m));
+        triangles += mesh.triangles.size();
+        meshes.push_back(std::move(mesh));
+      }
+      report_.Add(name, "tessellate", making.Elapsed().wall_s, "s");
+      struct Pair {
+        std::shared_ptr<const gpu::DeviceSurface> surface;
+        gpu::DeviceBuffer<gpu::Float4> positions;
+      };
+      std::map<std::pair<uint32_t, uint32_t>, Pair> pairs;
+      PALPATE_ASSIGN_OR_RETURN(gpu::IntersectionCounter counter, gpu::IntersectionCounter::Create(queue_.context()));
+      size_t hits = 0, done = 0;
+      double wall_s = 0, cpu_s = 0;
+      const size_t count = std::min<size_t>(placed.size(), 300);
+      for (; done < count; ++done) {
+        const Placed& p = placed[done];
+        const sim::SurfaceMesh &a = meshes[p.a], &b = meshes[p.b];
+        Pair& pair = pairs[{p.a, p.b}];
+        if (pair.surface == nullptr) {
+          std::vector<std::array<uint32_t, 3>> of_b = b.triangles;
+          for (auto& triangle : of_b) {
+            for (uint32_t& v : triangle) v += static_cast<uint32_t>(a.vertices.size());
+          }
+          const std::vector<gpu::SurfaceBody> bodies = {{a.triangles, 0, false}, {of_b, 1, false}};
+          const auto vertices = static_cast<uint32_t>(a.vertices.size() + b.vertices.size());
+          PALPATE_ASSIGN_OR_RETURN(const gpu::SurfaceTopology topology, gpu::SurfaceTopology::Build(vertices, bodies));
+          auto surface = std::make_shared<gpu::DeviceSurface>();
+          PALPATE_RETURN_IF_ERROR(surface->Upload(queue_, topology));
+          pair.surface = surface;
+          PALPATE_ASSIGN_OR_RETURN(pair.positions, gpu::DeviceBuffer<gpu::Float4>::Create(queue_.context(), vertices, "positions"));
+        }
+        const Stopwatch stopwatch;
+        std::vector<gpu::Float4> positions;
+        for (const auto& [mesh, pose] : {std::pair(&a, &p.pose_a), std::pair(&b, &p.pose_b)}) {
+          for (const Eigen::Vector3d& v : mesh->vertices) {
+            const Eigen::Vector3f x = (*pose * v).cast<float>();
+            positions.push_back({x.x(), x.y(), x.z(), 0});
+          }
+        }
+        PALPATE_RETURN_IF_ERROR(queue_.Write(pair.positions, std::span<const gpu::Float4>(positions)));
+        PALPATE_RETURN_IF_ERROR(counter.Run(queue_, *pair.surface, pair.positions));
+        hits += counter.crossing_count() > 0 ? 1 : 0;
+        const Times times = stopwatch.Elapsed();
+        wall_s += times.wall_s;
+        cpu_s += times.cpu_s;
+      }
+      report_.Add(name, "queries", static_cast<double>(done) / wall_s, "per_s");
+      report_.Add(name, "query_cpu", cpu_s / static_cast<double>(done), "s");
+      report_.Add(name, "hitting", static_cast<double>(hits) / static_cast<double>(done), "ratio");
+      report_.Add(name, "triangles", static_cast<double>(triangles), "count");
+    }
     return absl::OkStatus();
   }
 
@@ -409,35 +479,50 @@ class Suite {
     return absl::OkStatus();
   }
 
-  // The six contacts of the source that are known: spheres of eight octants, and planes. How far the first hit is from the contact.
-  absl::Status Precision() {
-    const std::vector<NurbsSurface> sphere = sim::NurbsSphere(1);
+  // The six contacts of the source that are known: spheres of eight octants, and planes.
+  struct Contact {
+    Eigen::Vector3d contact_m;  // of a sphere about the origin
+    bool is_plane;
+    Eigen::Matrix3d turned;
+
+    // The other object, `apart_m` away from where they touch.
+    Eigen::Affine3d Other(double apart_m) const {
+      Eigen::Affine3d other = Eigen::Affine3d::Identity();
+      other.translation() = (is_plane ? 1 : 2) * contact_m + apart_m * contact_m;
+      if (is_plane) other.linear() = turned;
+      return other;
+    }
+  };
+  static std::vector<Contact> Contacts() {
+    const double turn = std::numbers::pi / 6;
+    const Eigen::Matrix3d about_x = Eigen::AngleAxisd(turn, Eigen::Vector3d::UnitX()).toRotationMatrix();
+    const Eigen::Matrix3d both = Eigen::AngleAxisd(turn, Eigen::Vector3d::UnitZ()).toRotationMatrix() * about_x;
+    return {{Eigen::Vector3d::UnitZ(), false, {}},
+            {Eigen::Vector3d(1, 1, 0).normalized(), false, {}},
+            {Eigen::Vector3d(1, 1, 1).normalized(), false, {}},
+            {-Eigen::Vector3d::UnitZ(), true, Eigen::Matrix3d::Identity()},
+            {-about_x.col(2), true, about_x},
+            {-both.col(2), true, both}};
+  }
+  absl::StatusOr<NurbsObjects> SphereAndPlane() {
     std::mt19937 random(8);
     Eigen::Affine3d grow = Eigen::Affine3d::Identity();
     grow.linear() *= 4;
     const NurbsSurface plane = HeightField(4, 4, 0, &random).Transformed(grow);
+    const std::vector<NurbsSurface> sphere = sim::NurbsSphere(1);
     const std::vector<std::vector<gpu::NurbsNet>> nets = {sim::NetsOf(sphere), {sim::NetOf(plane)}};
-    PALPATE_ASSIGN_OR_RETURN(NurbsObjects objects, NurbsObjects::Create(queue_, nets));
-    const double turn = std::numbers::pi / 6;
-    const Eigen::Matrix3d about_x = Eigen::AngleAxisd(turn, Eigen::Vector3d::UnitX()).toRotationMatrix();
-    const Eigen::Matrix3d both = Eigen::AngleAxisd(turn, Eigen::Vector3d::UnitZ()).toRotationMatrix() * about_x;
-    struct Case {
-      Eigen::Vector3d contact_m;  // of a sphere about the origin
-      bool is_plane;
-      Eigen::Matrix3d turned;
-    };
-    const std::vector<Case> cases = {{Eigen::Vector3d::UnitZ(), false, {}},
-                                     {Eigen::Vector3d(1, 1, 0).normalized(), false, {}},
-                                     {Eigen::Vector3d(1, 1, 1).normalized(), false, {}},
-                                     {-Eigen::Vector3d::UnitZ(), true, Eigen::Matrix3d::Identity()},
-                                     {-about_x.col(2), true, about_x},
-                                     {-both.col(2), true, both}};
+    return NurbsObjects::Create(queue_, nets);
+  }
+  static NurbsQuery QueryOf(const Contact& contact, double apart_m) {
+    return {.object_a = 0, .object_b = contact.is_plane ? 1U : 0U, .pose_a = {}, .pose_b = sim::PoseOf(contact.Other(apart_m))};
+  }
+
+  // How far the first hit is from the contact.
+  absl::Status Precision() {
+    PALPATE_ASSIGN_OR_RETURN(const NurbsObjects objects, SphereAndPlane());
+    const std::vector<Contact> cases = Contacts();
     for (size_t i = 0; i < cases.size(); ++i) {
-      Eigen::Affine3d other = Eigen::Affine3d::Identity();
-      other.translation() = (cases[i].is_plane ? 1 : 2) * cases[i].contact_m;
-      if (cases[i].is_plane) other.linear() = cases[i].turned;
-      const std::vector<NurbsQuery> queries = {
-          {.object_a = 0, .object_b = cases[i].is_plane ? 1U : 0U, .pose_a = {}, .pose_b = sim::PoseOf(other)}};
+      const std::vector<NurbsQuery> queries = {QueryOf(cases[i], 0)};
       for (const uint32_t level : {16U, 24U, 32U, 40U, 48U, 60U}) {
         const std::string name = absl::StrFormat("precision/case_%d/level_%u", static_cast<int>(i) + 1, level);
         if (!IsSelected(name)) continue;
@@ -450,6 +535,32 @@ class Suite {
         if (polished.contacts.empty()) continue;  // this hit was none
         const auto& q = polished.contacts[0].point_m;
         report_.Add(name, "error_polished", (Eigen::Vector3d(q[0], q[1], q[2]) - cases[i].contact_m).norm(), "m");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The same where the other object falls onto the sphere, from rest along the normal, in steps of 0.1 ms: the first hit of the first step
+  // that has one.
+  absl::Status PrecisionOfFalls() {
+    constexpr double kStep_s = 1e-4, kHeight_m = 0.4, kGravity_m_per_s2 = 9.81;
+    PALPATE_ASSIGN_OR_RETURN(const NurbsObjects objects, SphereAndPlane());
+    const std::vector<Contact> cases = Contacts();
+    const double contact_s = std::sqrt(2 * kHeight_m / kGravity_m_per_s2);
+    const auto steps = static_cast<size_t>(contact_s / kStep_s) + 2;
+    const auto apart_m = [&](size_t k) { return kHeight_m - 0.5 * kGravity_m_per_s2 * std::pow(kStep_s * static_cast<double>(k), 2); };
+    for (size_t i = 0; i < cases.size(); ++i) {
+      std::vector<NurbsQuery> queries;
+      for (size_t k = 0; k <= steps; ++k) queries.push_back(QueryOf(cases[i], apart_m(k)));
+      for (const uint32_t level : {16U, 24U, 32U, 40U, 48U, 60U}) {
+        const std::string name = absl::StrFormat("falls/case_%d/level_%u", static_cast<int>(i) + 1, level);
+        if (!IsSelected(name)) continue;
+        PALPATE_ASSIGN_OR_RETURN(NurbsQueries search, NurbsQueries::Create(queue_.context(), {.first_only = true, .max_level = level}));
+        PALPATE_ASSIGN_OR_RETURN(const NurbsQueryResult result, search.Run(queue_, objects, queries));
+        if (result.hits.empty()) return absl::InternalError(absl::StrCat(name, ": the contact was missed"));
+        const auto& p = result.hits[0].a.point_m;
+        report_.Add(name, "error", (Eigen::Vector3d(p[0], p[1], p[2]) - cases[i].contact_m).norm(), "m");
+        report_.Add(name, "early", contact_s - kStep_s * static_cast<double>(result.hits[0].query), "s");
       }
     }
     return absl::OkStatus();
@@ -471,6 +582,7 @@ int Main() {
   const absl::Status status = suite.Run();
   report.Note("Queries of the four-surface scene, first hit unless all_hits; half of them hit unless rates. query_cpu: of all threads.");
   report.Note("host: the reference in double, one thread. fcl: triangles no farther from the surface than named, one thread.");
+  report.Note("own_triangles: the same triangles, whether any cross, by our own detection, one query at a time on all threads.");
   report.Note("distances: certified to 1 mm, as many threads as the device has. occt: OpenCASCADE at the same tolerance, one thread.");
 #ifndef PALPATE_HAS_OCCT
   report.Note("OpenCASCADE was not found when this program was built: no comparison.");

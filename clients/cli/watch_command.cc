@@ -34,6 +34,7 @@ struct WatchOptions {
   bool list_contacts = false;
   bool list_markers = false;
   bool list_joints = false;
+  bool list_supports = false;
 };
 
 nlohmann::ordered_json ToJson(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}; }
@@ -202,6 +203,40 @@ std::string JointLines(const v1::Frame& frame, const v1::Keyframe& keyframe) {
   return lines;
 }
 
+int SupportCount(const v1::Frame& frame, const v1::Keyframe& keyframe) { return std::min(frame.supports_size(), keyframe.supports_size()); }
+
+nlohmann::ordered_json SupportListJson(const v1::Frame& frame, const v1::Keyframe& keyframe) {
+  auto list = nlohmann::ordered_json::array();
+  for (int i = 0; i < SupportCount(frame, keyframe); ++i) {
+    const v1::SupportInfo& info = keyframe.supports(i);
+    const v1::SupportState& support = frame.supports(i);
+    list.push_back({{"name", info.name()},
+                    {"body", info.body()},
+                    {"region", info.region()},
+                    {"kind", info.kind()},
+                    {"bound_to", info.bound_to()},
+                    {"force_n", ToJson(support.force_n())},
+                    {"torque_n_m", ToJson(support.torque_n_m())},
+                    {"point_m", ToJson(support.point_m())},
+                    {"released", support.is_released()}});
+  }
+  return list;
+}
+
+/// A line for each region that holds control points of a NURBS shell.
+std::string SupportLines(const v1::Frame& frame, const v1::Keyframe& keyframe) {
+  std::string lines;
+  for (int i = 0; i < SupportCount(frame, keyframe); ++i) {
+    const v1::SupportInfo& info = keyframe.supports(i);
+    const v1::SupportState& support = frame.supports(i);
+    const v1::Vec3& f = support.force_n();
+    const std::string name = absl::StrCat(info.body(), ".fixed[", info.region(), "]", info.name().empty() ? "" : " ", info.name());
+    absl::StrAppendFormat(&lines, "  %-28s %-6s carries (%9.4f, %9.4f, %9.4f) N%s%s%s\n", name, info.kind(), f.x(), f.y(), f.z(),
+                          info.bound_to().empty() ? "" : "  on ", info.bound_to(), support.is_released() ? "  released" : "");
+  }
+  return lines;
+}
+
 /// A line for each marker.
 std::string MarkerLines(const v1::Frame& frame, const client::TopologyMirror& topology) {
   std::string lines;
@@ -338,12 +373,14 @@ class WatchPrinter {
       if (options_.list_contacts) json["contact_list"] = ContactListJson(*frame, keyframe_, topology);
       if (!frame->markers().empty()) json["markers"] = MarkerListJson(*frame, topology);
       if (!frame->joints().empty()) json["joints"] = JointListJson(*frame, keyframe_);
+      if (!frame->supports().empty()) json["supports"] = SupportListJson(*frame, keyframe_);
       absl::PrintF("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {
       absl::PrintF("%s%s%s", is_live_ ? "\r\x1b[K" : "", FrameLine(*frame, keyframe_),
-                   is_live_ && !options_.list_markers && !options_.list_joints ? "" : "\n");
+                   is_live_ && !options_.list_markers && !options_.list_joints && !options_.list_supports ? "" : "\n");
       if (options_.list_markers) absl::PrintF("%s", MarkerLines(*frame, topology));
       if (options_.list_joints) absl::PrintF("%s", JointLines(*frame, keyframe_));
+      if (options_.list_supports) absl::PrintF("%s", SupportLines(*frame, keyframe_));
     }
     std::fflush(stdout);
     ++frames_;
@@ -424,6 +461,7 @@ void AddWatchCommand(CLI::App& app, Session& session) {
                     "where each marker is, the body it is in, and whether its tissue is gone; with --json always");
   command->add_flag("--joints", options->list_joints,
                     "of each joint its coordinate, what drives it, what it carries and how far it is off; with --json always");
+  command->add_flag("--supports", options->list_supports, "of each region that holds a NURBS shell what it carries; with --json always");
   command->add_flag("--volume", options->with_volume, "positions of all vertices instead of those of the surface");
   command->callback([&session, options] { session.action = [&session, options] { return Watch(session, *options); }; });
 }

@@ -197,6 +197,13 @@ std::optional<double> CertifiedRadius(const Net& a, const Net& b, const Paramete
   return 4 * eta;
 }
 
+Vector NormalAt(const Net& net, double u, double v) {
+  const Evaluated at = Evaluate(net, u, v);
+  const Vector normal = Cross(at.along_u(), at.along_v());
+  const double length = Norm(normal);
+  return length > 0 ? (1 / length) * normal : Vector{};
+}
+
 class Polisher {
  public:
   Polisher(const NurbsObjects& objects, std::span<const NurbsQuery> queries) : objects_(objects), queries_(queries) {}
@@ -231,6 +238,8 @@ class Polisher {
                           .uv_a = {in(place_a.u, x[0]), in(place_a.v, x[1])},
                           .uv_b = {in(place_b.u, x[2]), in(place_b.v, x[3])},
                           .point_m = origin + Evaluate(a, x[0], x[1]).point(),
+                          .normal_a = NormalAt(a, x[0], x[1]),
+                          .normal_b = NormalAt(b, x[2], x[3]),
                           .distance_m = distance,
                           .radius = radius};
     };
@@ -360,6 +369,8 @@ absl::StatusOr<NurbsPolishResult> PolishNurbsHits(const NurbsObjects& objects, s
                                  .uv_a = {hit.a.mid_u(), hit.a.mid_v()},
                                  .uv_b = {hit.b.mid_u(), hit.b.mid_v()},
                                  .point_m = hit.a.point_m,
+                                 .normal_a = {},
+                                 .normal_b = {},
                                  .distance_m = hit.distance_m,
                                  .radius = 0});
     } else if (auto contact = polisher.Polish(hit, static_cast<uint32_t>(i))) {

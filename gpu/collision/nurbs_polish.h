@@ -24,9 +24,10 @@ struct NurbsContact {
   NurbsContactKind kind = NurbsContactKind::kUnresolved;
   uint32_t surface_a = 0, surface_b = 0;
   std::array<double, 2> uv_a = {}, uv_b = {};
-  std::array<double, 3> point_m = {};  ///< of the first surface, in W
-  double distance_m = 0;               ///< of the two points
-  double radius = 0;                   ///< kCrossing: of the parameters, as a share of the intervals of the hit
+  std::array<double, 3> point_m = {};                  ///< of the first surface, in W
+  std::array<double, 3> normal_a = {}, normal_b = {};  ///< of the surfaces there, along S_u x S_v, unit; 0 where that is 0, and of nodes
+  double distance_m = 0;                               ///< of the two points
+  double radius = 0;                                   ///< kCrossing: of the parameters, as a share of the intervals of the hit
 };
 
 struct NurbsPolishResult {

@@ -177,6 +177,23 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
     for (const uint32_t j : shells[s].held) held_axes[control_begins_[s] + j] = kAllAxes;
     for (const TissueNurbsShell::Bound& bound : shells[s].bound) held_axes[control_begins_[s] + bound.control] = kAllAxes;
   }
+  for (size_t s = 0; s < shells.size(); ++s) {
+    for (const std::vector<uint32_t>& support : shells[s].supports) {
+      for (const uint32_t j : support) {
+        supported_.push_back(
+            {elastic_.control_slot[control_begins_[s] + j], shells[s].model->mass_kg[j], shells[s].model->mass_damping_per_s[j]});
+      }
+      support_ends_.push_back(static_cast<uint32_t>(supported_.size()));
+    }
+  }
+  if (!supported_.empty()) {
+    std::vector<uint32_t> slots;
+    for (const Supported& at : supported_) slots.push_back(at.slot);
+    support_forces_host_.resize(slots.size());
+    PALPATE_RETURN_IF_ERROR(upload(slots, &supported_slots_, "nurbs supported"));
+    PALPATE_ASSIGN_OR_RETURN(support_forces_, DeviceBuffer<Float4>::Create(context, slots.size(), "nurbs support forces"));
+    PALPATE_RETURN_IF_ERROR(queue.Fill(support_forces_, Float4{}));
+  }
   PALPATE_ASSIGN_OR_RETURN(bindings_, NurbsBindings::Create(queue, shells, control_begins_, all, elastic_, dt_s));
   for (const TissueNurbsShell& shell : shells) bound_.insert(bound_.end(), shell.bound.begin(), shell.bound.end());
   if (bindings_) PALPATE_RETURN_IF_ERROR(bindings_->SetVertices(queue, shells, layout));
@@ -298,11 +315,12 @@ absl::Status NurbsShells::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described, or lives for one step.
   [[maybe_unused]] auto& [control_group, team, teams, device_bytes, control_begins, elastic, slots_host, begins_host, controls_host,
                           weights_host, initial_control, control_host, initial, states_host, x, meets, terms, correction, bindings, bound,
-                          mass, regions, poses_host, contacts, predict, drive, vertex_velocities, push_by_air, place, keep, put,
-                          to_detection, detected_kernel, goal, take_back, follow_back, sweep, move_towards, find_forces, bound_forces,
-                          go_along, follow_along, finish, roll_back, control, states, driven, driven_rest, poses, order, shell_colors,
-                          support_begins, support, support_weights, slots, begins, controls, weights, start, detected, at, forces, blocks,
-                          next, pushes, kept, saved, left, left_there] = *this;
+                          mass, supported, support_ends, support_forces_host, regions, poses_host, contacts, predict, drive,
+                          vertex_velocities, push_by_air, place, keep, put, to_detection, detected_kernel, goal, take_back, follow_back,
+                          sweep, move_towards, find_forces, bound_forces, go_along, follow_along, finish, roll_back, control, states,
+                          driven, driven_rest, poses, order, shell_colors, support_begins, support, support_weights, slots, begins,
+                          controls, weights, start, detected, at, forces, blocks, next, pushes, supported_slots, support_forces, kept,
+                          saved, left, left_there] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue));
   archive.Enter("NurbsShells");
   archive(control_host, states_host);
@@ -525,6 +543,47 @@ absl::Status NurbsShells::HoldBack(Queue& queue, const DeviceBuffer<Float4>& det
   return MoveTowardsGoals(queue, detected, clear_m, entry_begins, planes, x, touched);
 }
 
+absl::Status NurbsShells::FindSupportForces(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads) {
+  if (supported_.empty()) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(FindContacts(queue, tissue, loads));
+  PALPATE_RETURN_IF_ERROR(terms_->Gather(queue, control_));
+  return queue.Launch(bound_forces_, {supported_.size() * team_, team_}, Arg("bound", supported_slots_), Arg("forces_n", support_forces_));
+}
+
+std::vector<NurbsSupportReport> NurbsShells::SupportReports(bool has_forces, const std::array<double, 3>& gravity_m_per_s2,
+                                                            double dt_s) const {
+  const Eigen::Vector3d gravity(gravity_m_per_s2.data());
+  const auto vector_of = [](const Float4& v) { return Eigen::Vector3d(v.x, v.y, v.z); };
+  std::vector<NurbsSupportReport> out;
+  size_t begin = 0;
+  for (const uint32_t end : support_ends_) {
+    const auto holds = [&](size_t i) { return initial_[supported_[i].slot].start.w == 0; };
+    size_t held = 0;
+    for (size_t i = begin; i < end; ++i) held += holds(i) ? 1 : 0;
+    const auto counts = [&](size_t i) { return held == 0 || holds(i); };
+    Eigen::Vector3d point = Eigen::Vector3d::Zero(), force = Eigen::Vector3d::Zero(), torque = Eigen::Vector3d::Zero();
+    for (size_t i = begin; i < end; ++i) {
+      if (counts(i)) point += vector_of(control_host_[supported_[i].slot]);
+    }
+    point /= static_cast<double>(std::max<size_t>(held > 0 ? held : end - begin, 1));
+    for (size_t i = begin; i < end && has_forces; ++i) {
+      if (!holds(i)) continue;
+      const ControlPointState& state = states_host_[supported_[i].slot];
+      // m (y - q) / h^2 with the inertial target y: velocities are those of this step and of the one before.
+      const Eigen::Vector3d braking = (1 + dt_s * supported_[i].damping_per_s) * vector_of(state.velocity) - vector_of(state.before);
+      const Eigen::Vector3d of_point = vector_of(support_forces_host_[i]) + supported_[i].mass_kg * (gravity - braking / dt_s);
+      force += of_point;
+      torque += (vector_of(control_host_[supported_[i].slot]) - point).cross(of_point);
+    }
+    out.push_back({.force_n = {force.x(), force.y(), force.z()},
+                   .torque_n_m = {torque.x(), torque.y(), torque.z()},
+                   .point_m = {point.x(), point.y(), point.z()},
+                   .is_released = held == 0});
+    begin = end;
+  }
+  return out;
+}
+
 absl::Status NurbsShells::Finish(Queue& queue, const DeviceBuffer<StepParams>& params) {
   return queue.Launch(finish_, Controls(), Arg("count", control_count()), Arg("p", params), Arg("control", control_),
                       Arg("states", states_));
@@ -594,6 +653,7 @@ std::vector<Float4> NurbsShells::ControlPoints() const {
 
 absl::Status NurbsShells::ReadStates(Queue& queue) {
   PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(control_, std::span<Float4>(control_host_)));
+  if (!supported_.empty()) PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(support_forces_, std::span<Float4>(support_forces_host_)));
   return queue.ReadBlocking(states_, std::span<ControlPointState>(states_host_));
 }
 

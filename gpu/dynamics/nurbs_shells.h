@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "gpu/dynamics/tissue_buffers.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/dynamics/tissue_loads.h"
+#include "gpu/dynamics/tissue_types.h"
 #include "gpu/dynamics/tool_contacts.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
@@ -126,6 +128,9 @@ class NurbsShells final : public SurfaceFollower {
   absl::StatusOr<double> Energy(Queue& queue, uint32_t partials, bool in_double) {
     return terms_->Energy(queue, control_, partials, in_double);
   }
+  /// At the end of a step, before ReadStates: what supported control points do to what holds them where they are now, contacts being
+  /// those of the newest sweep.
+  absl::Status FindSupportForces(Queue& queue, const TissueBuffers& tissue, TissueLoads& loads);
   /// End of a step that is kept.
   absl::Status Finish(Queue& queue, const DeviceBuffer<StepParams>& params);
 
@@ -148,6 +153,9 @@ class NurbsShells final : public SurfaceFollower {
   std::vector<Float4> ControlPoints() const;                                  ///< as read last; xyz, shell after shell in the models' order
   std::span<const ControlPointState> states() const { return states_host_; }  ///< as read last, in an order of their own
   bool IsFinite() const;                                                      ///< as read last, and within 1e6 m and m/s
+  /// As read last: [support], shell after shell. `has_forces`: FindSupportForces was called in this step, which was kept; else there are
+  /// places alone. `gravity_m_per_s2`, `dt_s`: of the step.
+  std::vector<NurbsSupportReport> SupportReports(bool has_forces, const std::array<double, 3>& gravity_m_per_s2, double dt_s) const;
 
  private:
   NurbsShells() = default;
@@ -187,7 +195,15 @@ class NurbsShells final : public SurfaceFollower {
   NurbsShellCorrection correction_;
   std::unique_ptr<NurbsBindings> bindings_;     // null: tissue carries none
   std::vector<TissueNurbsShell::Bound> bound_;  // shell after shell
-  std::vector<double> mass_kg_;                 // [slot]
+  std::vector<double> mass_kg_;                 // [slot]; 0: held
+  // Supports, one after the other: their control points, and of each its mass and mass damping.
+  struct Supported {
+    uint32_t slot = 0;
+    double mass_kg = 0, damping_per_s = 0;
+  };
+  std::vector<Supported> supported_;
+  std::vector<uint32_t> support_ends_;  // [support]
+  std::vector<Float4> support_forces_host_;
   std::vector<TissueDrivenRegion> regions_;
   std::vector<DrivenPose> poses_host_;
   Kernel contacts_, predict_, drive_, vertex_velocities_, push_by_air_, place_, keep_, put_, to_detection_, detected_kernel_, goal_,
@@ -206,6 +222,8 @@ class NurbsShells final : public SurfaceFollower {
   DeviceBuffer<Float4> at_, forces_, blocks_;  // [vertex], [vertex][2]: contacts as they were linearised
   DeviceBuffer<Float4> next_;                  // [vertex][2] see next_contact
   DeviceBuffer<Float4> pushes_;                // [vertex] N, of loads
+  DeviceBuffer<uint32_t> supported_slots_;
+  DeviceBuffer<Float4> support_forces_;  // [supported] N
   // Of a correction: where vertices and control points were, and the forces that were left there and where it leads.
   DeviceBuffer<Float4> kept_, saved_, left_, left_there_;
 };

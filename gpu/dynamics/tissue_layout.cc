@@ -217,6 +217,14 @@ absl::Status CheckNurbsShells(const TissueModel& model) {
     const absl::Status motions = CheckMotions(shell.driven);
     if (!motions.ok()) return error(motions.message());
     if (const absl::Status bound = CheckBound(model, shell); !bound.ok()) return error(bound.message());
+    std::vector<uint8_t> is_supported(controls, 0);
+    for (size_t k = 0; k < shell.supports.size(); ++k) {
+      for (const uint32_t j : shell.supports[k]) {
+        if (j >= controls || std::exchange(is_supported[j], 1) != 0) {
+          return error("supports[", k, "]: control point ", j, " is out of range or is given twice");
+        }
+      }
+    }
   }
   return absl::OkStatus();
 }

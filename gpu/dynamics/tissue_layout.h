@@ -233,6 +233,8 @@ struct TissueNurbsShell {
   };
   std::vector<Bound> bound;          ///< control points ascending, none of them held; edits may change it
   std::vector<uint32_t> apart = {};  ///< bodies whose surfaces the shell does not meet, as `body`; edits may change it
+  /// Control points whose forces on what holds them are told together, no point twice. Of these, those count that are held or bound.
+  std::vector<std::vector<uint32_t>> supports = {};
 };
 
 /// Free control points of a NURBS shell that joints hold by a frame: RigidJoint names it after TissueModel::joint_sets.

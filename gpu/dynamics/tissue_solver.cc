@@ -403,6 +403,7 @@ absl::Status TissueSolver::Impl::CertifyObstacles(std::optional<CertifiedSurface
 absl::Status TissueSolver::Impl::EnqueueReports(std::optional<CertifiedSurfaces>& certified) {
   PALPATE_RETURN_IF_ERROR(tools_.EnqueueReport(*queue_, tissue_));
   PALPATE_RETURN_IF_ERROR(anchors_.EnqueueReports(*queue_, tissue_, tools_.colliders()));
+  if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->FindSupportForces(*queue_, tissue_, loads_));
   return certified ? certified->EnqueueReport(*queue_) : absl::OkStatus();
 }
 
@@ -465,6 +466,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Close(bool advance) {
   step.anchors = anchors_.reports();
   step.gathered_m = gathered_.positions_m();
   step.control_points_m = control_points_;
+  step.nurbs_supports = nurbs_supports_;
   return step;
 }
 
@@ -486,6 +488,7 @@ absl::Status TissueSolver::Impl::Settle(const StateSums& sums, TissueStep* step,
     PALPATE_RETURN_IF_ERROR(nurbs_->ReadStates(*queue_));
     AddNurbs(*nurbs_, step);
     control_points_ = nurbs_->ControlPoints();
+    nurbs_supports_ = nurbs_->SupportReports(advance && is_good, options_.gravity_m_per_s2, options_.dt_s);
   }
   return is_good ? absl::OkStatus() : KeepLastState();
 }

@@ -51,10 +51,11 @@ struct TissueStep {
   /// to go: it aims there in the following steps; a coupled one, of where its forces would have taken it.
   std::span<const double> blocked_m;
   uint32_t passing_colliders = 0;  ///< those whose axis passed through a surface at the start of the step: nothing is certified of them
-  std::span<const AnchorReport> anchors;     ///< [anchor] as given to SetAnchors
-  std::span<const JointReport> joints;       ///< [joint of the model]
-  std::span<const float> gathered_m;         ///< positions of the vertices given to SetGathered, [count * 3]
-  std::span<const Float4> control_points_m;  ///< xyz of TissueModel::nurbs_shells, shell after shell
+  std::span<const AnchorReport> anchors;               ///< [anchor] as given to SetAnchors
+  std::span<const JointReport> joints;                 ///< [joint of the model]
+  std::span<const float> gathered_m;                   ///< positions of the vertices given to SetGathered, [count * 3]
+  std::span<const Float4> control_points_m;            ///< xyz of TissueModel::nurbs_shells, shell after shell
+  std::span<const NurbsSupportReport> nurbs_supports;  ///< TissueNurbsShell::supports, shell after shell; after Inspect without forces
   TissueTimes times;
 };
 

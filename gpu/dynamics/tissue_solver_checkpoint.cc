@@ -36,11 +36,12 @@ absl::StatusOr<std::vector<T>> LoadBuffer(Queue& queue, const DeviceBuffer<T>& b
 absl::Status TissueSolver::Impl::SaveState(StateWriter& archive) {
   // All members, so that a new one is not forgotten. Not saved: what the caller gives (queue, options, tuning, anchors, prescribed and
   // gathered vertices), what follows from the model and the layout (params, air, restitution, loads, driven, followers), kernels, and what
-  // lives for one step (component_shifts, barrier, state_check, energy, reports, control_points).
+  // lives for one step (component_shifts, barrier, state_check, energy, reports, control_points,
+  // nurbs_supports).
   [[maybe_unused]] auto& [queue, options, tuning, layout, edits, params, tissue, steps, sweep_count, predict, air, restitution, loads,
-                          driven, rigid, nurbs, followers, control_points, surface, surface_generation, surface_reports, tools, aims,
-                          anchors, sweeps, correction, component_shifts, barrier, gate, runs_ahead, ahead, passing_colliders, clock,
-                          state_check, gathered, recovery, energy] = *this;
+                          driven, rigid, nurbs, followers, control_points, nurbs_supports, surface, surface_generation, surface_reports,
+                          tools, aims, anchors, sweeps, correction, component_shifts, barrier, gate, runs_ahead, ahead, passing_colliders,
+                          clock, state_check, gathered, recovery, energy] = *this;
   archive(LayoutToSave(), edits ? uint64_t{edits->delta_bytes} : uint64_t{0}, steps, passing_colliders, recovery, aims);
   PALPATE_RETURN_IF_ERROR(SaveBuffers(archive));
   PALPATE_RETURN_IF_ERROR(tools.SaveState(*queue, layout, archive));

@@ -184,12 +184,13 @@ class TissueSolver::Impl {
   std::vector<float> restitution_;  // [slot]; empty: nothing bounces
   TissueLoads loads_;
   DrivenVertices driven_;
-  std::unique_ptr<RigidBlocks> rigid_;        // null: none
-  std::unique_ptr<NurbsShells> nurbs_;        // null: none
-  SurfaceFollowers followers_;                // those two
-  std::vector<Float4> control_points_;        // of nurbs_, after the newest step
-  std::unique_ptr<SurfaceContacts> surface_;  // null: surfaces do not meet
-  uint32_t surface_generation_ = 0;           // of the arguments bound
+  std::unique_ptr<RigidBlocks> rigid_;              // null: none
+  std::unique_ptr<NurbsShells> nurbs_;              // null: none
+  SurfaceFollowers followers_;                      // those two
+  std::vector<Float4> control_points_;              // of nurbs_, after the newest step
+  std::vector<NurbsSupportReport> nurbs_supports_;  // likewise
+  std::unique_ptr<SurfaceContacts> surface_;        // null: surfaces do not meet
+  uint32_t surface_generation_ = 0;                 // of the arguments bound
   std::vector<SurfaceReport> surface_reports_;
   ToolContacts tools_;
   ColliderAims aims_;

@@ -95,4 +95,13 @@ struct TissueVertexState {
   Float4 velocity_before_m_per_s{};  ///< a step earlier
 };
 
+/// What the control points of a support do to what holds them, in W: what is left of elastic, contact and inertial forces on them, their
+/// weight included.
+struct NurbsSupportReport {
+  std::array<double, 3> force_n{};
+  std::array<double, 3> torque_n_m{};  ///< about `point_m`
+  std::array<double, 3> point_m{};     ///< mean of the control points that count, or of all if none does
+  bool is_released = false;            ///< none is held or bound any more
+};
+
 }  // namespace palpate::gpu

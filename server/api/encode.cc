@@ -232,6 +232,13 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
     EncodePositions(positions[b], options.positions, *out.add_bodies(), places);
   }
 
+  for (const sim::FrameSupport& support : frame.nurbs.supports) {
+    v1::SupportState& s = *out.add_supports();
+    EncodeVec3(support.force_n, *s.mutable_force_n());
+    EncodeVec3(support.torque_n_m, *s.mutable_torque_n_m());
+    EncodeVec3(support.point_m, *s.mutable_point_m());
+    s.set_is_released(support.is_released);
+  }
   for (const sim::FrameJoint& joint : frame.joints) {
     v1::JointState& j = *out.add_joints();
     j.set_position(joint.position);

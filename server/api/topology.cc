@@ -13,6 +13,7 @@
 #include "sim/nurbs/nurbs_body_shape.h"
 #include "sim/scene/joint_spec.h"
 #include "sim/scene/marker_spec.h"
+#include "sim/scene/nurbs_body_spec.h"
 #include "sim/scene/nurbs_file.h"
 #include "sim/scene/texture_spec.h"
 #include "sim/scene/tool_spec.h"
@@ -284,6 +285,7 @@ std::shared_ptr<const SceneStatics> BuildStatics(const sim::SceneDescription& de
   EncodeVec3(description.gravity_m_per_s2, out->gravity_m_per_s2);
   out->markers = scene::EncodeMarkerInfos(description);
   out->joints = scene::EncodeJointInfos(description);
+  out->supports = scene::EncodeSupportInfos(description);
   out->checks_intersections = description.contact.check_intersections;
   return out;
 }
@@ -406,6 +408,7 @@ void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyfram
   for (const v1::ObstacleSpec& obstacle : topology.statics->obstacles) *out.add_obstacles() = obstacle;
   for (const v1::MarkerInfo& marker : topology.statics->markers) *out.add_markers() = marker;
   for (const v1::JointInfo& joint : topology.statics->joints) *out.add_joints() = joint;
+  for (const v1::SupportInfo& support : topology.statics->supports) *out.add_supports() = support;
   *out.mutable_gravity_m_per_s2() = topology.statics->gravity_m_per_s2;
 }
 

@@ -22,8 +22,9 @@ struct SceneStatics {
   std::vector<std::shared_ptr<const sim::TextureImage>> images;   ///< of all bodies, each once
   std::vector<v1::ToolShape> tools;
   std::vector<v1::ObstacleSpec> obstacles;
-  std::vector<v1::MarkerInfo> markers;  ///< in the order of sim::Frame::markers
-  std::vector<v1::JointInfo> joints;    ///< in the order of sim::Frame::joints
+  std::vector<v1::MarkerInfo> markers;    ///< in the order of sim::Frame::markers
+  std::vector<v1::JointInfo> joints;      ///< in the order of sim::Frame::joints
+  std::vector<v1::SupportInfo> supports;  ///< in the order of sim::FrameNurbs::supports
   v1::Vec3 gravity_m_per_s2;
   bool checks_intersections = false;
 };

@@ -144,6 +144,7 @@ void VisitState(Archive& archive, BodyDescription& value) {
     NurbsShellBinding& binding = nurbs_shell->bound[k];  // tets follow from the mesh
     archive(binding.body, binding.control, binding.ignores_contact);
   }
+  for (size_t k = 0; nurbs_shell && k < nurbs_shell->supports.size(); ++k) archive(nurbs_shell->supports[k].control);
   if (nurbs == nullptr) return;
   archive(nurbs->tolerance_m, nurbs->triangles, nurbs->volume_m3, nurbs_pose);
   for (const NurbsPatch& patch : nurbs->object.patches()) {

@@ -143,8 +143,15 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
     const v1::FixedRegion& region = body.fixed(r);
     const std::string region_path = At(At(path, "fixed"), r);
     PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> inside, PointsInside({.box = &region.box()}, region_path, points, "control point"));
+    sim::NurbsShellSupport& support = shell.supports.emplace_back();
+    support.name = region.name();
+    support.region = static_cast<uint32_t>(r);
+    support.kind = !region.bound_to().empty() ? sim::NurbsSupportKind::kBound
+                   : region.has_motion()      ? sim::NurbsSupportKind::kDriven
+                                              : sim::NurbsSupportKind::kHeld;
     for (const uint32_t j : inside) {
       const int other = std::exchange(region_of[j], r);
+      if (other == kNone) support.control.push_back(j);
       if (other == kNone || !(is_alone(region) || is_alone(body.fixed(other)))) continue;
       return absl::InvalidArgumentError(absl::StrCat(region_path, ": control point ", j, " belongs to ", path, ".fixed[", other,
                                                      "] too; one of a region with a motion or bound_to may belong to no other"));
@@ -183,10 +190,27 @@ absl::Status BindNurbsShells(const v1::SceneSpec& spec, std::span<const int> spe
       if (found == out->bodies.end()) return absl::InvalidArgumentError(absl::StrCat(path, ": no body is named \"", name, "\""));
       sim::NurbsShellBinding& binding = out->bodies[b].nurbs_shell->bound[next++];
       binding.body = static_cast<uint32_t>(found - out->bodies.begin());
+      out->bodies[b].nurbs_shell->supports[static_cast<size_t>(r)].carrier = binding.body;
       if (absl::Status placed = sim::PlaceNurbsBinding(*out, out->bodies[b], &binding); !placed.ok()) return Annotate(placed, path);
     }
   }
   return absl::OkStatus();
+}
+
+std::vector<v1::SupportInfo> EncodeSupportInfos(const sim::SceneDescription& description) {
+  std::vector<v1::SupportInfo> out;
+  for (const sim::BodyDescription& body : description.bodies) {
+    if (!body.nurbs_shell) continue;
+    for (const sim::NurbsShellSupport& support : body.nurbs_shell->supports) {
+      v1::SupportInfo& info = out.emplace_back();
+      info.set_name(support.name);
+      info.set_body(body.name);
+      info.set_region(support.region);
+      info.set_kind(sim::kNurbsSupportKindNames[static_cast<size_t>(support.kind)]);
+      if (support.kind == sim::NurbsSupportKind::kBound) info.set_bound_to(description.bodies[support.carrier].name);
+    }
+  }
+  return out;
 }
 
 void PlaceNurbs(std::shared_ptr<const sim::NurbsBodyShape> shape, const sim::RigidPose& pose, sim::BodyDescription* out) {

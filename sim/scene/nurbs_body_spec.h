@@ -1,10 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "palpate/v1/scene.pb.h"
+#include "palpate/v1/stream.pb.h"
 #include "sim/nurbs/nurbs_body_shape.h"
 #include "sim/scene/asset_resolver.h"
 #include "sim/scene/checker.h"
@@ -36,5 +39,8 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
 /// Finds what shells are bound to. `spec_of_body`: of each built body the place in the spec. Precondition: all bodies are built. Errors:
 /// InvalidArgument (a body that is missing, and those of sim::PlaceNurbsBinding), behind the path of the field.
 absl::Status BindNurbsShells(const v1::SceneSpec& spec, std::span<const int> spec_of_body, sim::SceneDescription* out);
+
+/// NurbsShellDescription::supports of all bodies, body by body, as streams tell them.
+std::vector<v1::SupportInfo> EncodeSupportInfos(const sim::SceneDescription& description);
 
 }  // namespace palpate::scene

@@ -130,6 +130,7 @@ gpu::TissueNurbsShell TissueNurbsShellOf(const BodyDescription& body, uint32_t i
     gpu::TissueDrivenRegion& driven = out.driven.emplace_back(TissueDrivenRegionOf(region, 0));
     driven.vertices = region.vertices;
   }
+  for (const NurbsShellSupport& support : shell.supports) out.supports.push_back(support.control);
   out.velocity_m_per_s = {body.velocity_m_per_s.x(), body.velocity_m_per_s.y(), body.velocity_m_per_s.z()};
   return out;
 }

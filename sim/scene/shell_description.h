@@ -60,6 +60,18 @@ struct NurbsShellBinding {
   bool ignores_contact = false;   ///< the surfaces of the two bodies do not meet
 };
 
+enum class NurbsSupportKind : uint8_t { kHeld, kDriven, kBound };
+inline constexpr std::array<const char*, 3> kNurbsSupportKindNames = {"held", "driven", "bound"};
+
+/// Control points of a NURBS shell that a region holds, whose forces on what holds them frames tell.
+struct NurbsShellSupport {
+  std::string name;     ///< of the region, or empty
+  uint32_t region = 0;  ///< its place among those of the body
+  NurbsSupportKind kind = NurbsSupportKind::kHeld;
+  uint32_t carrier = 0;           ///< bound ones: place in SceneDescription::bodies
+  std::vector<uint32_t> control;  ///< of the shell's model, ascending; of one support only: the first region that has them
+};
+
 /// What makes a deformable body with an exact surface a thin shell, whose control points move. docs/algorithms/nurbs_shells.md.
 struct NurbsShellDescription {
   double thickness_m = 0.001;
@@ -67,6 +79,7 @@ struct NurbsShellDescription {
   std::vector<uint32_t> held;                         ///< control points of the model that do not move freely, ascending, unique
   std::vector<DrivenRegion> driven;                   ///< of held ones
   std::vector<NurbsShellBinding> bound;               ///< those that tissue carries
+  std::vector<NurbsShellSupport> supports;            ///< held, driven and bound ones whose forces are told
 
   bool IsBound(uint32_t control_point) const {
     return std::ranges::any_of(

@@ -136,6 +136,20 @@ struct FrameNurbsPlace {
   Eigen::Vector3d point_m{0, 0, 0};  ///< in W
 };
 
+/// What control points of a NURBS shell do to what holds, drives or carries them.
+struct FrameSupport {
+  Eigen::Vector3d force_n = Eigen::Vector3d::Zero();     ///< in W, on what holds them
+  Eigen::Vector3d torque_n_m = Eigen::Vector3d::Zero();  ///< about `point_m`
+  Eigen::Vector3d point_m = Eigen::Vector3d::Zero();     ///< mean of the control points, in W
+  bool is_released = false;                              ///< the tissue that carried them is gone
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [force, torque, point, released] = *this;
+    archive(force, torque, point, released);
+  }
+};
+
 /// Of scenes with NURBS bodies; empty in others.
 struct FrameNurbs {
   std::vector<std::optional<RigidPose>> poses;                                ///< per body, from the frame of its shape to W; of rigid and
@@ -144,6 +158,7 @@ struct FrameNurbs {
                                                                               ///< patch, [point * 3]; of others empty
   std::vector<std::optional<FrameNurbsPlace>> places;                         ///< per contact of Frame::contacts
   std::vector<std::array<std::optional<FrameNurbsPlace>, 2>> surface_places;  ///< per contact of Frame::surface_contacts, of A and B
+  std::vector<FrameSupport> supports;                                         ///< NurbsShellDescription::supports, body by body
 };
 
 /// Stages of a step, in order; names for metrics and streams.

@@ -217,6 +217,12 @@ std::shared_ptr<Frame> FramePublisher::Make(const gpu::TissueStep& step, uint64_
   frame->topology = topology_;
   PlaceFrameMarkers(TakePositions(step.gathered_m.data(), frame.get()));
   nurbs_.Place(step.control_points_m, frame.get());
+  for (const gpu::NurbsSupportReport& support : step.nurbs_supports) {
+    frame->nurbs.supports.push_back({.force_n = Eigen::Vector3d(support.force_n.data()),
+                                     .torque_n_m = Eigen::Vector3d(support.torque_n_m.data()),
+                                     .point_m = Eigen::Vector3d(support.point_m.data()),
+                                     .is_released = support.is_released});
+  }
   frame->markers = markers_;
   frame->tools.resize(description_.tools.size());
   for (size_t t = 0; t < frame->tools.size(); ++t) DescribeTool(t, step, frame.get());

@@ -92,9 +92,9 @@ void VisitState(Archive& archive, FrameNurbsPlace& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, FrameNurbs& value) {
-  auto& [poses, control, places, surface_places] = value;
+  auto& [poses, control, places, surface_places, supports] = value;
   archive.Enter("FrameNurbs");
-  archive(poses, control, places, surface_places);
+  archive(poses, control, places, surface_places, supports);
 }
 
 /// But for `topology`, which is in a section of its own, and what only frames with exact surfaces have.

@@ -12,7 +12,7 @@ from .builder import SceneBuilder
 from .env import Actions, Env, TipMotion, TipPosition, Transition, VectorEnv
 from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, FailedPrecondition, Internal, InvalidArgument, NotFound,
                      OutOfRange, PalpateError, ResourceExhausted, Unauthenticated, Unavailable, Unimplemented)
-from .frames import CONTACT_DTYPE, JOINT_DTYPE, MARKER_DTYPE, OBSTACLE, SURFACE_CONTACT_DTYPE, Frame, LocalModel, ToolState
+from .frames import CONTACT_DTYPE, JOINT_DTYPE, MARKER_DTYPE, OBSTACLE, SUPPORT_DTYPE, SURFACE_CONTACT_DTYPE, Frame, LocalModel, ToolState
 from .scenes import LocalServer, Recorder, Scene, Server, Tool, Watch, connect, launch
 from .spaces import Box
 from .station import Station, StationTick
@@ -23,6 +23,6 @@ __version__ = "0.1.0"
 __all__ = [
     "Aborted", "Actions", "AlreadyExists", "Batch", "BatchResult", "Body", "Box", "CONTACT_DTYPE", "Cancelled", "DataLoss", "DeadlineExceeded", "Env", "FailedPrecondition", "Frame",
     "Internal", "InvalidArgument", "JOINT_DTYPE", "LocalModel", "LocalServer", "MARKER_DTYPE", "NotFound", "OBSTACLE", "OutOfRange", "PalpateError", "Recorder",
-    "ResourceExhausted", "SURFACE_CONTACT_DTYPE", "Scene", "SceneBuilder", "Server", "Station", "StationTick", "TipMotion", "TipPosition", "Tool", "ToolState", "Topology", "TopologyMirror",
+    "ResourceExhausted", "SUPPORT_DTYPE", "SURFACE_CONTACT_DTYPE", "Scene", "SceneBuilder", "Server", "Station", "StationTick", "TipMotion", "TipPosition", "Tool", "ToolState", "Topology", "TopologyMirror",
     "Transition",    "Unauthenticated", "Unavailable", "Unimplemented", "VectorEnv", "Watch", "connect", "errors", "launch", "policy",
 ]

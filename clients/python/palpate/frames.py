@@ -27,6 +27,10 @@ JOINT_DTYPE = np.dtype([("position", "f8"), ("effort", "f8"), ("force_n", "f8", 
 """Joints: their coordinate (hinge in rad; slider, distance and spring in m), what drives or limits it, force and torque on B at its point,
 the points of both, the axis, and how far what they hold is off."""
 
+SUPPORT_DTYPE = np.dtype([("force_n", "f8", 3), ("torque_n_m", "f8", 3), ("point_m", "f8", 3), ("is_released", "?")])
+"""Regions that hold control points of NURBS shells: force of the shell on what holds it, torque about the point, the mean of the control
+points, and whether the tissue that carried them is gone."""
+
 MARKER_DTYPE = np.dtype([("position_m", "f8", 3), ("body", "u4"), ("is_released", "?")])
 """Where markers are, and in which body."""
 
@@ -159,6 +163,16 @@ class Frame:
         return out
 
     @property
+    def supports(self) -> np.ndarray:
+        """Regions that hold NURBS shells, in the order of `topology.supports`, SUPPORT_DTYPE."""
+        out = np.zeros(len(self.message.supports), SUPPORT_DTYPE)
+        for row, support in zip(out, self.message.supports):
+            row["is_released"] = support.is_released
+            for name in ("force_n", "torque_n_m", "point_m"):
+                row[name] = vec3(getattr(support, name))
+        return out
+
+    @property
     def stitches(self) -> np.ndarray:
         """[stitches][2][3] both ends of each stitch of a suture that holds, in W [m]: the sewn vertex, and its place on the other surface."""
         return np.array(self.message.stitches_m, np.float32).reshape(-1, 2, 3)
@@ -275,4 +289,4 @@ def _symmetric(values: Sequence[float]) -> np.ndarray:
     return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
-__all__: List[str] = ["CONTACT_DTYPE", "Frame", "JOINT_DTYPE", "LocalModel", "MARKER_DTYPE", "OBSTACLE", "SURFACE_CONTACT_DTYPE", "ToolState", "rotation_matrix"]
+__all__: List[str] = ["CONTACT_DTYPE", "Frame", "JOINT_DTYPE", "LocalModel", "MARKER_DTYPE", "OBSTACLE", "SUPPORT_DTYPE", "SURFACE_CONTACT_DTYPE", "ToolState", "rotation_matrix"]

@@ -131,6 +131,8 @@ class Topology:
     """In the order of a frame's markers."""
     joints: Tuple["stream_pb2.JointInfo", ...] = ()
     """In the order of a frame's joints."""
+    supports: Tuple["stream_pb2.SupportInfo", ...] = ()
+    """In the order of a frame's supports."""
 
     def index(self, body: str) -> int:
         """The place of a body. Errors: NotFound, with the names there are."""
@@ -153,7 +155,7 @@ class TopologyMirror:
     def keyframe(self, keyframe: "stream_pb2.Keyframe") -> None:
         """Begins anew. Errors: DataLoss: the message makes no sense, or its arrays do not have the hash that it says."""
         self.topology = Topology(keyframe.topology_version, tuple(_body(body) for body in keyframe.bodies), tuple(keyframe.tools),
-                                 tuple(keyframe.markers), tuple(keyframe.joints))
+                                 tuple(keyframe.markers), tuple(keyframe.joints), tuple(keyframe.supports))
 
     def delta(self, delta: "stream_pb2.TopologyDelta") -> None:
         """Goes to the next version. Errors: DataLoss, also if the delta does not begin at this version."""
@@ -179,6 +181,8 @@ class TopologyMirror:
             raise DataLoss(f"frame {frame.step} has {len(frame.markers)} markers of {len(known.markers)}")
         if len(frame.joints) != len(known.joints):
             raise DataLoss(f"frame {frame.step} has {len(frame.joints)} joints of {len(known.joints)}")
+        if len(frame.supports) != len(known.supports):
+            raise DataLoss(f"frame {frame.step} has {len(frame.supports)} supports of {len(known.supports)}")
 
 
 def _check(name: str, is_right: bool, what: str) -> None:

@@ -171,6 +171,23 @@ class SceneTest(ServerTest):
             with self.assertRaises(palpate.NotFound):
                 scene.drive("lock", {"release": {}})
 
+    def test_supports_tell_what_they_carry(self):
+        knots = [0, 0, 0, 0.5, 1, 1, 1]
+        places = [0, 0.025, 0.075, 0.1]
+        surface = {"degree_u": 2, "degree_v": 2, "knots_u": knots, "knots_v": knots, "control_m": [c for x in places for y in places for c in (x, y, 0)]}
+        edge = {"box": {"min_m": {"x": -0.01, "y": -1, "z": -1}, "max_m": {"x": 0.03, "y": 1, "z": 1}}, "name": "edge"}
+        sheet = {"name": "sheet", "nurbs": {"object": {"patches": [surface]}, "thickness_m": 0.002}, "fixed": [edge],
+                 "material": {"model": "MATERIAL_MODEL_ST_VENANT_KIRCHHOFF", "young_modulus_pa": 1e7, "density_kg_per_m3": 1000, "mass_damping_per_s": 8}}
+        with self.server.create({"bodies": [sheet]}) as scene:
+            scene.step(240)
+            frame = scene.frame()
+            self.assertEqual([(s.name, s.body, s.region, s.kind) for s in frame.topology.supports], [("edge", "sheet", 0, "held")])
+            row = frame.supports[0]
+            np.testing.assert_allclose(row["force_n"], (0, 0, -9.81 * 0.02), atol=0.01 * 9.81 * 0.02)
+            np.testing.assert_allclose(row["point_m"], (0.0125, 0.05, 0), atol=1e-6)
+            self.assertGreater(row["torque_n_m"][1], 0.5 * 0.0375 * 9.81 * 0.02)
+            self.assertFalse(row["is_released"])
+
     def test_stitches_tell_where_they_hold(self):
         box = {"name": "box", "kind": "BODY_KIND_STATIC", "generator": {"slab": {"size_m": {"x": 0.1, "y": 0.1, "z": 0.02}}, "edge_length_m": 0.05}}
         gauze = {"name": "gauze", "pose": {"position_m": {"z": 0.013}}, "shell": {"sheet": {"length_m": 0.06, "width_m": 0.04}, "edge_length_m": 0.02}}

@@ -184,6 +184,20 @@ class CliServerTest(unittest.TestCase):
         self.assertEqual(self.fails("edit", "cut", "--expected-version", 1, "carve", "--body", "ball", "--zone", "none"), "FAILED_PRECONDITION")
         self.assertEqual(self.run_cli("edit", "cut").returncode, 2)
 
+    def test_supports_are_listed(self):
+        knots = [0, 0, 0, 0.5, 1, 1, 1]
+        places = [0, 0.025, 0.075, 0.1]
+        surface = {"degree_u": 2, "degree_v": 2, "knots_u": knots, "knots_v": knots, "control_m": [c for x in places for y in places for c in (x, y, 0)]}
+        edge = {"box": {"min_m": {"x": -0.01, "y": -1, "z": -1}, "max_m": {"x": 0.03, "y": 1, "z": 1}}, "name": "edge"}
+        sheet = {"name": "sheet", "nurbs": {"object": {"patches": [surface]}, "thickness_m": 0.002}, "fixed": [edge],
+                 "material": {"model": "MATERIAL_MODEL_ST_VENANT_KIRCHHOFF", "young_modulus_pa": 1e7, "density_kg_per_m3": 1000, "mass_damping_per_s": 8}}
+        self.create("awning", spec={"bodies": [sheet]})
+        self.ok("scene", "step", "awning", 240)
+        row = json.loads(self.ok("--json", "watch", "awning", "--frames", 1).splitlines()[-1])["supports"][0]
+        self.assertEqual((row["name"], row["body"], row["region"], row["kind"], row["bound_to"], row["released"]), ("edge", "sheet", 0, "held", "", False))
+        self.assertAlmostEqual(row["force_n"][2], -9.81 * 0.02, delta=0.01 * 9.81 * 0.02)
+        self.assertRegex(self.ok("watch", "awning", "--frames", 1, "--supports"), r"sheet[.]fixed\[0\] edge +held +carries \( *-?0.00[0-9]+, +-?0.00[0-9]+, +-0[.]19[0-9]+\) N")
+
     def test_joints_are_listed_driven_and_let_go(self):
         door = {"name": "door", "kind": "BODY_KIND_RIGID", "generator": {"slab": {"size_m": {"x": 0.2, "y": 0.01, "z": 0.3}}, "edge_length_m": 0.1},
                 "pose": {"position_m": {"x": 0.15}}}

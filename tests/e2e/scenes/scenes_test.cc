@@ -1058,6 +1058,13 @@ TEST_F(Scenes, AnOrganHangsOnAVesselThatRunsThroughIt) {
   const double hanging_m = height();
   EXPECT_LT(hanging_m, start_m - 0.0005) << "the vessel gives way under its weight";
   EXPECT_GT(hanging_m, start_m - 0.015) << "and carries it";
+  // Its ends bear all that hangs there, the organ what holds it up.
+  ASSERT_EQ(run->frame().supports_size(), 3);
+  const double organ_n = 9.81 * run->Info().bodies(organ).mass_kg(),
+               vessel_n = 9.81 * run->Info().bodies(BodyNamed(*run, "vessel")).mass_kg();
+  const double at_ends_n = run->frame().supports(0).force_n().z() + run->frame().supports(1).force_n().z();
+  EXPECT_NEAR(at_ends_n, -organ_n - vessel_n, 0.05 * organ_n);
+  EXPECT_NEAR(run->frame().supports(2).force_n().z(), organ_n, 0.05 * organ_n);
   for (int i = 0; i < 120; ++i) {
     ASSERT_NO_FATAL_FAILURE(run->MoveTool(rest - Vector3d(0, 0, std::min(0.0003 * i, 0.025))));
     ASSERT_NO_FATAL_FAILURE(run->Step());

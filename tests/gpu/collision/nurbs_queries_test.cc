@@ -517,6 +517,11 @@ TEST_F(NurbsQueriesTest, PolishedHitsAreCommonPointsOrProvenApart) {
       EXPECT_NEAR(local.x(), 0.5, 1e-9);
       EXPECT_NEAR(local.norm(), 1, 1e-9);
       EXPECT_LT((sphere[contact.surface_a].Point(contact.uv_a[0], contact.uv_a[1]) - local).norm(), 1e-9);
+      // Outwards, from the two centres.
+      const Vector3d of_a(contact.normal_a[0], contact.normal_a[1], contact.normal_a[2]);
+      const Vector3d of_b(contact.normal_b[0], contact.normal_b[1], contact.normal_b[2]);
+      EXPECT_LT((of_a - both.linear() * local).norm(), 1e-7);
+      EXPECT_LT((of_b - both.linear() * (local - Vector3d(1, 0, 0))).norm(), 1e-7);
     }
     EXPECT_GT(crossings, found.hits.size() / 4);
     if (!kIsNative) {

@@ -48,9 +48,11 @@ class NurbsBindings : public test::DeviceTest {
   static void Bind(SceneDescription* scene, const std::function<bool(const Vector3d&)>& is_bound) {
     NurbsShellDescription& shell = *scene->bodies[1].nurbs_shell;
     shell.bound = {{.body = 0, .control = {}, .tets = {}, .ignores_contact = true}};
+    shell.supports = {{.name = "root", .region = 0, .kind = NurbsSupportKind::kBound, .carrier = 0, .control = {}}};
     for (uint32_t j = 0; j < shell.model->control_count(); ++j) {
       if (is_bound(Vector3d(shell.model->rest_m[j].data()))) shell.bound[0].control.push_back(j);
     }
+    shell.supports[0].control = shell.bound[0].control;
   }
   void Make(const SceneDescription& scene) {
     scene_ = scene;
@@ -129,6 +131,31 @@ TEST_F(NurbsBindings, ControlPointsRideInTheTissueThroughEdits) {
   Run(5);
   EXPECT_LT(FromMarkers().largest_m, kRounding_m);
   EXPECT_EQ(FromMarkers().count, shell().bound[0].control.size());
+}
+
+/// The tissue carries all of the sheet, also what of it hangs out; without the tissue there is nothing that it acts on.
+TEST_F(NurbsBindings, SupportsTellWhatTheTissueCarries) {
+  SceneDescription scene = Flag();
+  scene.solver.iterations = 40;
+  Make(scene);
+  Run(300);
+  double weight_n = 0;
+  Vector3d moment_n_m = Vector3d::Zero();  // about the origin
+  for (uint32_t j = 0; j < shell().model->control_count(); ++j) {
+    const Vector3d of_point(0, 0, -9.81 * shell().model->mass_kg[j]);
+    weight_n -= of_point.z();
+    moment_n_m += Control(*frame_, j).cross(of_point);
+  }
+  ASSERT_EQ(frame_->nurbs.supports.size(), 1U);
+  const FrameSupport& root = frame_->nurbs.supports[0];
+  EXPECT_LT((root.force_n + Vector3d(0, 0, weight_n)).norm(), 0.005 * weight_n);
+  EXPECT_LT((root.torque_n_m + root.point_m.cross(root.force_n) - moment_n_m).norm(), 0.01 * moment_n_m.norm());
+  EXPECT_FALSE(root.is_released);
+  Apply({.body = 0, .what = CarveEdit{BallRegion{{0.01, 0, 0.025}, 0.04}}});
+  Run(1);
+  ASSERT_EQ(FromMarkers().count, 0U);
+  EXPECT_TRUE(frame_->nurbs.supports[0].is_released);
+  EXPECT_EQ(frame_->nurbs.supports[0].force_n.norm(), 0);
 }
 
 /// Where the tissue is taken out the sheet is free and sinks; the rest of it stays where it is.

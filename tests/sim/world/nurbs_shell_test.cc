@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -146,6 +147,94 @@ TEST_F(NurbsShellTest, ADrivenEdgeTakesAStripAlong) {
   PALPATE_TEST_ASSIGN(world_, World::Restore(context(), scene, *state));
   Run(120);
   EXPECT_EQ(frame_->state_hash, expected);
+}
+
+/// A sheet on two edges, the one wide and the other narrow: together they bear its weight, and its moment.
+TEST_F(NurbsShellTest, SupportsTellWhatTheyCarry) {
+  SceneDescription scene;
+  scene.bodies = {test::ShellBody("sheet", test::FlatSheet(9, 7, 0.1, 0.06), {0.3, -0.2, 0.5}, test::ShellMaterial(1e7, 0.3, 0.02), 0.001,
+                                  [](const Vector3d& p) { return p.x() < 0.26 || p.x() > 0.349; })};
+  scene.bodies[0].material.mass_damping_per_s = 4;
+  scene.solver.iterations = 40;
+  NurbsShellDescription& shell = *scene.bodies[0].nurbs_shell;
+  shell.supports = {{.name = "left", .region = 0, .control = {}}, {.name = "right", .region = 1, .control = {}}};
+  double weight_n = 0;
+  Vector3d moment_n_m = Vector3d::Zero();  // of the weight about the origin, at rest
+  for (uint32_t j = 0; j < shell.model->control_count(); ++j) {
+    const Vector3d at(shell.model->rest_m[j].data());
+    weight_n += 9.81 * shell.model->mass_kg[j];
+    moment_n_m += at.cross(Vector3d(0, 0, -9.81 * shell.model->mass_kg[j]));
+    if (std::ranges::binary_search(shell.held, j)) shell.supports[at.x() < 0.3 ? 0 : 1].control.push_back(j);
+  }
+  ASSERT_GT(shell.supports[0].control.size(), shell.supports[1].control.size());
+  Make(scene);
+  ASSERT_EQ(frame_->nurbs.supports.size(), 2U);
+  EXPECT_EQ(frame_->nurbs.supports[0].force_n.norm(), 0) << "nothing was computed yet";
+  EXPECT_LT((frame_->nurbs.supports[1].point_m - Vector3d(0.35, -0.2, 0.5)).norm(), 1e-6);
+  Run(240);
+  Vector3d force_n = Vector3d::Zero(), torque_n_m = Vector3d::Zero();
+  for (const FrameSupport& support : frame_->nurbs.supports) {
+    EXPECT_FALSE(support.is_released);
+    EXPECT_LT(support.force_n.z(), -0.2 * weight_n);
+    force_n += support.force_n;
+    torque_n_m += support.torque_n_m + support.point_m.cross(support.force_n);
+  }
+  EXPECT_LT((force_n + Vector3d(0, 0, weight_n)).norm(), 1e-3 * weight_n);
+  EXPECT_LT((torque_n_m - moment_n_m).norm(), 2e-3 * moment_n_m.norm()) << torque_n_m.transpose();
+  // Frames keep them, through states and their bytes.
+  PALPATE_TEST_ASSIGN(const std::shared_ptr<const WorldState> state, world_->Capture());
+  PALPATE_TEST_ASSIGN(const std::shared_ptr<const WorldState> decoded, DecodeWorldState(EncodeWorldState(*state)));
+  PALPATE_TEST_ASSIGN(world_, World::Restore(context(), scene, *decoded));
+  ASSERT_EQ(world_->CurrentFrame()->nurbs.supports.size(), 2U);
+  EXPECT_EQ(world_->CurrentFrame()->nurbs.supports[0].force_n, frame_->nurbs.supports[0].force_n);
+  EXPECT_EQ(world_->CurrentFrame()->nurbs.supports[1].torque_n_m, frame_->nurbs.supports[1].torque_n_m);
+  const double before_n = frame_->nurbs.supports[0].force_n.z();
+  Run(1);
+  EXPECT_NEAR(frame_->nurbs.supports[0].force_n.z(), before_n, 1e-3 * weight_n);
+  scene.bodies[0].nurbs_shell->supports[0].control.pop_back();
+  EXPECT_FALSE(World::Restore(context(), scene, *decoded).ok()) << "another scene";
+}
+
+/// What drives an edge feels the change of momentum of all that hangs there, in each step.
+TEST_F(NurbsShellTest, ADrivenSupportFeelsTheChangeOfMomentum) {
+  SceneDescription scene;
+  scene.bodies = {test::ShellBody("strip", test::FlatSheet(8, 4, 0.05, 0.02), {0.025, 0, 0}, test::ShellMaterial(1e7, 0.3, 0.02), 0.001,
+                                  [](const Vector3d& p) { return p.x() < 0.004; })};
+  scene.solver.iterations = 60;
+  NurbsShellDescription& shell = *scene.bodies[0].nurbs_shell;
+  DrivenRegion& region = shell.driven.emplace_back();
+  region.vertices = shell.held;
+  region.velocity_m_per_s = {0.05, 0, 0.2};
+  region.start_s = 0.05;
+  shell.supports = {{.name = "hand", .region = 0, .kind = NurbsSupportKind::kDriven, .control = shell.held}};
+  Make(scene);
+  const size_t count = shell.model->control_count();
+  const auto momentum = [&](const Frame& before, const Frame& after) {
+    Vector3d sum = Vector3d::Zero();
+    for (size_t j = 0; j < count; ++j) {
+      const float* const a = &before.nurbs.control_m[0][3 * j];
+      const float* const b = &after.nurbs.control_m[0][3 * j];
+      sum += shell.model->mass_kg[j] / scene.dt_s * (Vector3d(b[0], b[1], b[2]) - Vector3d(a[0], a[1], a[2]));
+    }
+    return sum;
+  };
+  double mass_kg = 0;
+  for (const double m : shell.model->mass_kg) mass_kg += m;
+  Vector3d last = Vector3d::Zero();
+  double most_n = 0, worst_n = 0;
+  for (int i = 0; i < 60; ++i) {
+    const std::shared_ptr<const Frame> before = frame_;
+    Run(1);
+    const Vector3d now = momentum(*before, *frame_);
+    const Vector3d expected_n = mass_kg * Vector3d(0, 0, -9.81) - (now - last) / scene.dt_s;
+    last = now;
+    ASSERT_EQ(frame_->nurbs.supports.size(), 1U);
+    most_n = std::max(most_n, expected_n.norm());
+    worst_n = std::max(worst_n, (frame_->nurbs.supports[0].force_n - expected_n).norm());
+  }
+  EXPECT_GT(most_n, 2 * 9.81 * mass_kg) << "it was set into motion";
+  EXPECT_LT(worst_n, 0.02 * most_n);
+  std::printf("at most %.3g N, off by at most %.3g N\n", most_n, worst_n);
 }
 
 /// Eight patches that meet in poles and along seams.
