@@ -18,7 +18,6 @@
 #include "absl/strings/str_format.h"
 #include "bench/bench_support.h"
 #include "bench/nurbs_planted_pairs.h"
-#include "gpu/collision/device_surface.h"
 #include "gpu/collision/intersections.h"
 #include "gpu/collision/nurbs_distance.h"
 #include "gpu/collision/nurbs_polish.h"
@@ -272,9 +271,8 @@ class Suite {
           const std::vector<gpu::SurfaceBody> bodies = {{a.triangles, 0, false}, {of_b, 1, false}};
           const auto vertices = static_cast<uint32_t>(a.vertices.size() + b.vertices.size());
           PALPATE_ASSIGN_OR_RETURN(const gpu::SurfaceTopology topology, gpu::SurfaceTopology::Build(vertices, bodies));
-          auto surface = std::make_shared<gpu::DeviceSurface>();
-          PALPATE_RETURN_IF_ERROR(surface->Upload(queue_, topology));
-          pair.surface = surface;
+          PALPATE_ASSIGN_OR_RETURN(gpu::DeviceSurface surface, gpu::DeviceSurface::Upload(queue_, topology));
+          pair.surface = std::make_shared<const gpu::DeviceSurface>(std::move(surface));
           PALPATE_ASSIGN_OR_RETURN(pair.positions, gpu::DeviceBuffer<gpu::Float4>::Create(queue_.context(), vertices, "positions"));
         }
         const Stopwatch stopwatch;
