@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <Eigen/Geometry>
 #include <Eigen/SparseCholesky>
 
 #include "absl/strings/str_cat.h"
