@@ -129,7 +129,7 @@ absl::Status ProximityDetector::CheckPositions(BufferView<Float4> positions_m) c
 }
 
 absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m,
-                                    SelfPairs* self_pairs) {
+                                    SelfPairs* self_pairs, const ProximityRest& rest) {
   contact_count_ = 0;
   Task task;
   task.positions_m = positions_m;
@@ -137,18 +137,20 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   task.reaches_m = reaches_m;
   const bool keeps_all = options_.rest_exclusion_m == 0 && !options_.normal_cones && options_.reduction == ContactReduction::kAll;
   task.self_pairs = keeps_all ? self_pairs : nullptr;
+  task.rest = rest;
   return RunTask(queue, task);
 }
 
 absl::Status ProximityDetector::RunAgain(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m,
-                                         BufferView<uint32_t> stale) {
+                                         BufferView<uint32_t> stale, const ProximityRest& rest) {
   const bool goes_on = has_keys_ && options_.reduction == ContactReduction::kAll;
-  if (!goes_on) return Run(queue, positions_m, range_m, reaches_m);
+  if (!goes_on) return Run(queue, positions_m, range_m, reaches_m, nullptr, rest);
   Task task;
   task.positions_m = positions_m;
   task.range_m = range_m;
   task.reaches_m = reaches_m;
   task.stale = stale;
+  task.rest = rest;
   return RunTask(queue, task);
 }
 
@@ -181,6 +183,12 @@ absl::Status ProximityDetector::Check(const Task& task) const {
   if (task.stale.handle != nullptr && task.stale.count < surface_->body_count) {
     return absl::InvalidArgumentError(
         absl::StrCat("proximity: ", task.stale.count, " flags of stale bodies, there are ", surface_->body_count));
+  }
+  if (task.rest.positions_m.handle != nullptr &&
+      (task.rest.positions_m.count < surface_->vertex_count || task.rest.spare_m.count < surface_->body_count)) {
+    return absl::InvalidArgumentError(absl::StrCat("proximity: ", task.rest.positions_m.count, " rest positions and ",
+                                                   task.rest.spare_m.count, " spares for ", surface_->vertex_count, " vertices of ",
+                                                   surface_->body_count, " bodies"));
   }
   return absl::OkStatus();
 }
@@ -314,6 +322,7 @@ absl::StatusOr<bool> ProximityDetector::RenewSelfPairs(Queue& queue, CandidatePa
   Task wide = task;
   wide.search = Search::kList;
   wide.range_m = self.list_range_m();
+  wide.spare_more_m = wide.range_m - task.range_m;
   PALPATE_ASSIGN_OR_RETURN(wide.reaches_m, self.Reaches(queue, *surface_, task.reaches_m, task.range_m));
   PALPATE_RETURN_IF_ERROR(Prepare(queue, candidates, wide));
   PALPATE_RETURN_IF_ERROR(self.KeepPlaces(queue, *surface_, clusters_, task.positions_m));
@@ -389,8 +398,9 @@ absl::Status ProximityDetector::LaunchListed(Queue& queue, const Task& task, uin
   return queue.Launch(listed_, {CeilDivide(count, chunk), lanes_ == 1 ? LocalSize() : 1}, Arg("list", self.keys()),
                       Arg("list_count", is_known ? BufferView<uint32_t>{} : counters_.view()), Arg("list_capacity", count),
                       Arg("chunk", chunk), Arg("used_bodies", bodies), Arg("triangles", surface_->triangles), Arg("edges", surface_->edges),
-                      Arg("vertex_groups", surface_->vertex_groups), Arg("positions", task.positions_m), Arg("range_m", task.range_m),
-                      Arg("reaches", task.reaches_m), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
+                      Arg("vertex_groups", surface_->vertex_groups), Arg("positions", task.positions_m),
+                      Arg("rest_positions", task.rest.positions_m), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
+                      Arg("spare", SpareOf(task)), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
                       Arg("capacity", keys_.capacity()), Arg("keys", target.keys), Arg("counters", target.counters));
 }
 
@@ -442,9 +452,10 @@ absl::Status ProximityDetector::Launch(Queue& queue, const Task& task, const Key
       Arg("feature_lanes", features_.lanes), Arg("feature_counts", features_.counts), Arg("triangles", surface_->triangles),
       Arg("edges", surface_->edges), Arg("vertex_groups", surface_->vertex_groups), Arg("apart", surface_->apart), Arg("spheres", spheres_),
       Arg("is_patch", is_patch_), Arg("stale_bodies", task.stale), Arg("positions", task.positions_m),
-      Arg("rest_positions", rest_positions_), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
-      Arg("rest_exclusion_m", options_.rest_exclusion_m), Arg("element_boxes", cl_int{options_.element_boxes}), Arg("a_shift", a_shift_),
-      Arg("kind_shift", kind_shift_), Arg("capacity", static_cast<uint32_t>(target.keys.count)),
+      Arg("rest_positions", task.rest.positions_m.handle != nullptr ? task.rest.positions_m : rest_positions_.view()),
+      Arg("range_m", task.range_m), Arg("reaches", task.reaches_m), Arg("rest_exclusion_m", options_.rest_exclusion_m),
+      Arg("spare", SpareOf(task)), Arg("spare_more_m", task.spare_more_m), Arg("element_boxes", cl_int{options_.element_boxes}),
+      Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_), Arg("capacity", static_cast<uint32_t>(target.keys.count)),
       Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", target.keys), Arg("counters", target.counters));
 }
 

@@ -239,6 +239,8 @@ typedef struct {
   global const float* reaches; /* see reach_of */
   float range_m;
   float rest_exclusion_sq_m2; /* 0: none */
+  global const float* spare;  /* [body] or null: see drop_far_for_rest */
+  float spare_more_m;         /* to be added to those above 0 */
   uint a_shift;               /* of A in a key; B below it */
   uint kind_shift;
   int element_boxes; /* boxes of vertices and edges are tested before their distance */
@@ -311,6 +313,40 @@ uint drop_beyond_reaches(const Search* search, const Batch* batch, uint kind, La
   return found;
 }
 
+/* Leaves those of `hits` that a body with a spare s > 0 has with itself if their distance is below half of that at rest, and s. */
+uint drop_far_for_rest(const Search* search, const Batch* batch, uint kind, LaneFloat dist_sq, int* hits) {
+  float spare[LANES];
+  bool is_asked = false;
+  uint found = 0;
+  for (uint lane = 0; lane < batch->count; ++lane) {
+    spare[lane] = 0.0f;
+    if (hits[lane] == 0) continue;
+    ++found;
+    const uint a = kind == PALPATE_VERTEX_TRIANGLE ? batch->a[lane] : search->edges[batch->a[lane]].x;
+    const uint b = kind == PALPATE_VERTEX_TRIANGLE ? search->triangles[batch->b[lane]].x : search->edges[batch->b[lane]].x;
+    const uint group = search->vertex_groups[a];
+    if (group != search->vertex_groups[b]) continue;
+    const float of_body = search->spare[group & PALPATE_GROUP_MASK];
+    if (!(of_body > 0.0f)) continue;
+    spare[lane] = of_body + search->spare_more_m;
+    is_asked = true;
+  }
+  if (!is_asked) return found;
+  const Closest rest = kind == PALPATE_VERTEX_TRIANGLE ? batch_vertex_triangle(search, batch, search->rest_positions)
+                                                       : batch_edge_edge(search, batch, search->rest_positions);
+  float distances_sq[LANES], rest_sq[LANES];
+  LANE_STORE(dist_sq, distances_sq);
+  LANE_STORE(rest.dist_sq, rest_sq);
+  for (uint lane = 0; lane < batch->count; ++lane) {
+    if (spare[lane] == 0.0f) continue;
+    const float bound = 0.5f * sqrt(rest_sq[lane]) + spare[lane];
+    if (distances_sq[lane] < bound * bound) continue;
+    hits[lane] = 0;
+    --found;
+  }
+  return found;
+}
+
 /* Tests a batch and appends a key for each pair within the range that is not excluded by its distance at rest. */
 void flush_batch(Search* search, Batch* batch, uint kind) {
   if (batch->count == 0u) return;
@@ -323,6 +359,7 @@ void flush_batch(Search* search, Batch* batch, uint kind) {
   uint found = 0;
   for (uint lane = 0; lane < batch->count; ++lane) found += hits[lane] != 0 ? 1u : 0u;
   if (found != 0u && search->reaches) found = drop_beyond_reaches(search, batch, kind, now.dist_sq, hits);
+  if (found != 0u && search->spare) found = drop_far_for_rest(search, batch, kind, now.dist_sq, hits);
   if (found != 0u && search->rest_exclusion_sq_m2 > 0.0f) {
     const Closest rest = kind == PALPATE_VERTEX_TRIANGLE ? batch_vertex_triangle(search, batch, search->rest_positions)
                                                          : batch_edge_edge(search, batch, search->rest_positions);
@@ -660,7 +697,7 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
                              global const uint* vertex_groups, global const uint* apart, global const float4* spheres,
                              global const uint* is_patch, global const uint* stale_bodies, global const float4* positions,
                              global const float4* rest_positions, float range_m, global const float* reaches, float rest_exclusion_m,
-                             int element_boxes, uint a_shift, uint kind_shift, uint capacity, uint max_contacts, global ulong* keys,
+                             global const float* spare, float spare_more_m, int element_boxes, uint a_shift, uint kind_shift, uint capacity, uint max_contacts, global ulong* keys,
                              volatile global uint* counters) {
   const uint begin = (uint)get_global_id(0) * chunk;
   if (found) pair_count = found[1] != 0u || found[0] > pair_count ? 0u : found[0];
@@ -674,6 +711,8 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
                    .reaches = reaches,
                    .range_m = range_m,
                    .rest_exclusion_sq_m2 = rest_exclusion_m * rest_exclusion_m,
+                   .spare = spare,
+                   .spare_more_m = spare_more_m,
                    .a_shift = a_shift,
                    .kind_shift = kind_shift,
                    .element_boxes = element_boxes,
@@ -735,8 +774,9 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
    which it is 1. */
 kernel void proximity_listed(global const ulong* list, global const uint* list_count, uint list_capacity, uint chunk,
                              global const uint* used_bodies, global const uint4* triangles, global const uint2* edges,
-                             global const uint* vertex_groups, global const float4* positions, float range_m, global const float* reaches,
-                             uint a_shift, uint kind_shift, uint capacity, global ulong* keys, volatile global uint* counters) {
+                             global const uint* vertex_groups, global const float4* positions, global const float4* rest_positions,
+                             float range_m, global const float* reaches, global const float* spare, uint a_shift, uint kind_shift,
+                             uint capacity, global ulong* keys, volatile global uint* counters) {
   const uint count = !list_count ? list_capacity : list_count[0] > list_capacity ? 0u : list_count[0];
   const uint begin = (uint)get_global_id(0) * chunk;
   if (begin >= count) return;
@@ -745,10 +785,12 @@ kernel void proximity_listed(global const ulong* list, global const uint* list_c
                    .edges = edges,
                    .vertex_groups = vertex_groups,
                    .positions = positions,
-                   .rest_positions = 0,
+                   .rest_positions = rest_positions,
                    .reaches = reaches,
                    .range_m = range_m,
                    .rest_exclusion_sq_m2 = 0.0f,
+                   .spare = spare,
+                   .spare_more_m = 0.0f,
                    .a_shift = a_shift,
                    .kind_shift = kind_shift,
                    .element_boxes = 0,

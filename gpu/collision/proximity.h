@@ -47,6 +47,14 @@ struct ProximityOptions {
   bool normal_cones = false;
 };
 
+/// Bodies whose elements lie nearer to each other at rest than the range, as those of fine meshes about a thick sheet do: most of their
+/// pairs neither act nor meet soon, and are left out. Of a body with a spare s > 0 two elements that are d apart now and r at rest are a
+/// contact only if d < r / 2 + s. So while no vertex moves by more than s / 2, a pair that is left out stays farther apart than r / 2.
+struct ProximityRest {
+  BufferView<Float4> positions_m;  ///< [vertex_count] at rest; a null view: no body has a spare
+  BufferView<float> spare_m;       ///< [body] s, or 0
+};
+
 /// What a run did, for measurements and metrics.
 struct ProximityStats {
   uint64_t cluster_pairs = 0;
@@ -92,13 +100,14 @@ class ProximityDetector {
   /// With `self_pairs` (or null) what it knows of pairs within bodies is used and renewed. The contacts are the same; stats() are those of
   /// what was done. Its bodies must be those of the surface. Not with rest_exclusion_m, normal_cones or a reduction, nor on
   /// surfaces of more than SelfPairs::kMostTriangles or where candidates are found by pairs of bodies: then it is left alone.
+  /// With `rest` it leaves out pairs within bodies, see ProximityRest.
   absl::Status Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m = {},
-                   SelfPairs* self_pairs = nullptr);
+                   SelfPairs* self_pairs = nullptr, const ProximityRest& rest = {});
 
   /// As Run at other positions, where the pairs of the last Run, RunAgain or Refresh may still do: pairs of two bodies that are not stale
   /// are those, as Refresh has them. `stale` [body]: 1 or 0. Runs anew if there was none on this surface; with a reduction always.
   absl::Status RunAgain(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m,
-                        BufferView<uint32_t> stale);
+                        BufferView<uint32_t> stale, const ProximityRest& rest = {});
 
   /// Works the contacts of the last Run out anew at other positions: the same pairs, also those that are beyond the range now. No pair that
   /// was left out is nearer than the range (or the sum of reaches) less twice the longest way of a vertex since. No blocking. Errors:
@@ -124,6 +133,8 @@ class ProximityDetector {
     BufferView<float> reaches_m;
     BufferView<uint32_t> stale;
     SelfPairs* self_pairs = nullptr;
+    ProximityRest rest = {};
+    float spare_more_m = 0;  // to be added to spares above 0
     Search search = Search::kAll;
     BufferView<uint32_t> groups;
   };
@@ -152,6 +163,9 @@ class ProximityDetector {
   absl::Status ReserveContacts(uint32_t count);
   absl::Status TooManyContacts(const Task& task) const;
   KeysOf contact_keys() const { return {keys_.keys().view(), counters_}; }
+  static BufferView<float> SpareOf(const Task& task) {
+    return task.rest.positions_m.handle != nullptr ? task.rest.spare_m : BufferView<float>{};
+  }
   size_t LocalSize() const { return lanes_ == 1 ? 64 : 8; }
   absl::Status CheckPositions(BufferView<Float4> positions_m) const;
   absl::Status LaunchRecords(Queue& queue, uint32_t count, BufferView<Float4> positions_m);

@@ -31,8 +31,9 @@ absl::Status MoveCheck::Launch(Queue& queue, const SurfaceReach& reach, const De
                                const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
   const size_t parts = partials_host_.size();
   return queue.Launch(check_moves_, {parts, parts % kSurfaceGroup == 0 ? kSurfaceGroup : 1}, Arg("vertex_count", vertex_count_),
-                      Arg("p", reach.params()), Arg("reaches", reach.reaches()), Arg("x", x), Arg("detected", from),
-                      Arg("vertex_groups", vertex_groups), Arg("touched", touched), Arg("partials", partials_));
+                      Arg("p", reach.params()), Arg("reaches", reach.reaches()), Arg("caps", reach.caps()), Arg("spare", reach.spare()),
+                      Arg("x", x), Arg("detected", from), Arg("vertex_groups", vertex_groups), Arg("touched", touched),
+                      Arg("partials", partials_));
 }
 
 Moves MoveCheck::Take() const {

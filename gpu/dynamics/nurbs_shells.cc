@@ -110,6 +110,8 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
     for (const uint32_t j : shell.controls) controls_host_.push_back(elastic_.control_slot[first + j]);
     weights_host_.insert(weights_host_.end(), shell.weights.begin(), shell.weights.end());
   }
+  is_vertex_.assign(layout.vertex_count, 0);
+  for (const uint32_t slot : slots_host_) is_vertex_[slot] = 1;
   control_host_ = initial_control_m_;
   states_host_ = initial_;
   std::vector<UInt2> driven;
@@ -314,12 +316,12 @@ absl::Status NurbsShells::TakeStates(Queue& queue, std::vector<Float4> control_m
 
 absl::Status NurbsShells::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described, or lives for one step.
-  [[maybe_unused]] auto& [control_group, team, teams, device_bytes, control_begins, elastic, slots_host, begins_host, controls_host,
-                          weights_host, initial_control, control_host, initial, states_host, x, meets, terms, correction, bindings, bound,
-                          mass, supported, support_ends, support_forces_host, regions, poses_host, contacts, predict, drive,
-                          vertex_velocities, push_by_air, place, keep, put, to_detection, detected_kernel, goal, take_back, follow_back,
-                          sweep, move_towards, find_forces, bound_forces, go_along, follow_along, finish, roll_back, control, states,
-                          driven, driven_rest, poses, order, shell_colors, support_begins, support, support_weights, slots, begins,
+  [[maybe_unused]] auto& [control_group, team, teams, device_bytes, control_begins, elastic, slots_host, is_vertex, begins_host,
+                          controls_host, weights_host, initial_control, control_host, initial, states_host, x, meets, terms, correction,
+                          bindings, bound, mass, supported, support_ends, support_forces_host, regions, poses_host, contacts, predict,
+                          drive, vertex_velocities, push_by_air, place, keep, put, to_detection, detected_kernel, goal, take_back,
+                          follow_back, sweep, move_towards, find_forces, bound_forces, go_along, follow_along, finish, roll_back, control,
+                          states, driven, driven_rest, poses, order, shell_colors, support_begins, support, support_weights, slots, begins,
                           controls, weights, start, detected, at, forces, blocks, next, pushes, supported_slots, support_forces, kept,
                           saved, left, left_there] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue));

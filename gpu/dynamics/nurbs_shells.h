@@ -136,6 +136,7 @@ class NurbsShells final : public SurfaceFollower {
 
   // SurfaceFollower.
   bool MovesAsWhole(uint32_t /*slot*/) const override { return false; }
+  bool IsNeverCut(uint32_t slot) const override { return slot < is_vertex_.size() && is_vertex_[slot] != 0; }
   FollowedWays ways() const override { return {}; }
   absl::Status Detected(Queue& queue) override;
   absl::Status FilterBegins(Queue& queue) override;
@@ -185,6 +186,7 @@ class NurbsShells final : public SurfaceFollower {
   std::vector<uint32_t> control_begins_;
   NurbsShellLayout elastic_;          // gives control points their slots
   std::vector<uint32_t> slots_host_;  // [vertex]
+  std::vector<uint8_t> is_vertex_;    // [slot of all vertices]
   std::vector<uint32_t> begins_host_, controls_host_;
   std::vector<float> weights_host_;
   std::vector<Float4> initial_control_m_, control_host_;

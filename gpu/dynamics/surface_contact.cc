@@ -15,6 +15,9 @@ using Clock = std::chrono::steady_clock;
 
 // Of the vertices with bounds: if more than this share were held back, it is worth looking again.
 constexpr double kTruncatedShare = 0.01;
+// Spare of a body that lies near to itself at rest, by its mean edge: less, and it may go less far between detections; more, and more of
+// its pairs are kept.
+constexpr double kSpareEdges = 0.25;
 
 double MillisecondsSince(Clock::time_point mark) { return std::chrono::duration<double, std::milli>(Clock::now() - mark).count(); }
 
@@ -77,6 +80,16 @@ absl::Status SurfaceContacts::Init(Queue& queue, uint32_t partials, SurfaceConta
 absl::Status SurfaceContacts::BuildSurface(Queue& queue) {
   PALPATE_ASSIGN_OR_RETURN(const std::vector<UInt2> edges, surface_.Build(queue));
   if (reach_.SetEdges(edges, layout_.rest_m.values())) PALPATE_RETURN_IF_ERROR(reach_.Upload(queue));
+  body_edge_m_.assign(layout_.self_collision.size(), 0);
+  std::vector<double> counts(body_edge_m_.size(), 0);
+  for (const UInt2& e : edges) {
+    const uint32_t group = surface_.vertex_groups()[e.x];
+    if (group == SurfaceTopology::kNoGroup || (group & PALPATE_GROUP_SELF) == 0) continue;
+    const Float4 &a = layout_.rest_m.values()[e.x], &b = layout_.rest_m.values()[e.y];
+    body_edge_m_[group & PALPATE_GROUP_MASK] += std::hypot(a.x - b.x, a.y - b.y, a.z - b.z);
+    counts[group & PALPATE_GROUP_MASK] += 1;
+  }
+  for (size_t b = 0; b < counts.size(); ++b) body_edge_m_[b] /= std::max(counts[b], 1.0);
   return SetDetectors();
 }
 
@@ -141,9 +154,9 @@ absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {
 
 absl::Status SurfaceContacts::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: what is not used here is of a step, an option, or keeps no state.
-  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, expects_detection, are_bodies_known, surface, reach,
-                          boxes, check, filter, tangles, pairs, components, detector, self_pairs, x_sweep, detected, certified, truncated] =
-      *this;
+  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, expects_detection, are_bodies_known, body_edge_m,
+                          surface, reach, boxes, check, filter, tangles, pairs, components, detector, self_pairs, x_sweep, detected,
+                          certified, truncated] = *this;
   archive.Enter("SurfaceContacts");
   archive(statistics, reach);
   surface.SaveState(archive);
@@ -187,21 +200,40 @@ absl::StatusOr<bool> SurfaceContacts::AreBodiesApart(Queue& queue, const Certifi
   return boxes_.AreApart(queue, surface_.vertex_groups(), layout_.self_collision.size(), from.x(), to, distance_m);
 }
 
+/// Of bodies that lie nearer to themselves at rest than a detection looks, by their mean edge. Not of those that cuts may part: lips are
+/// near at rest, and act from farther on than half of that.
+std::vector<float> SurfaceContacts::SparesOf(const std::vector<uint8_t>& is_never_cut) const {
+  std::vector<float> spare_m(is_never_cut.size(), 0);
+  for (size_t b = 0; b < std::min(spare_m.size(), body_edge_m_.size()); ++b) {
+    const bool is_crowded = is_never_cut[b] != 0 && body_edge_m_[b] > 0 && body_edge_m_[b] < reach_.range_m();
+    if (is_crowded) spare_m[b] = static_cast<float>(kSpareEdges * body_edge_m_[b]);
+  }
+  return spare_m;
+}
+
+ProximityRest SurfaceContacts::RestOfPairs() const {
+  if (!reach_.has_spare()) return {};
+  return {.positions_m = pairs_.rest().view(), .spare_m = reach_.spare().view()};
+}
+
 absl::Status SurfaceContacts::LookAhead(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x) {
   if (!are_bodies_known_) {
     std::vector<uint32_t> is_whole(layout_.self_collision.size(), 0);
+    std::vector<uint8_t> is_never_cut(layout_.self_collision.size(), 0);
     const std::vector<uint32_t>& groups = surface_.vertex_groups();
     for (uint32_t v = 0; v < groups.size() && follower_ != nullptr; ++v) {
-      if (groups[v] != SurfaceTopology::kNoGroup && follower_->MovesAsWhole(v)) is_whole[groups[v] & PALPATE_GROUP_MASK] = 1;
+      if (groups[v] == SurfaceTopology::kNoGroup) continue;
+      if (follower_->MovesAsWhole(v)) is_whole[groups[v] & PALPATE_GROUP_MASK] = 1;
+      if (follower_->IsNeverCut(v)) is_never_cut[groups[v] & PALPATE_GROUP_MASK] = 1;
     }
-    PALPATE_RETURN_IF_ERROR(reach_.SetBodies(queue, is_whole));
+    PALPATE_RETURN_IF_ERROR(reach_.SetBodies(queue, is_whole, SparesOf(is_never_cut)));
     are_bodies_known_ = true;
   }
   return reach_.LookAhead(queue, *surface_.device(), x_start, x);
 }
 
 absl::Status SurfaceContacts::LookEverywhere(Queue& queue, const DeviceBuffer<Float4>& x) {
-  const absl::Status status = detector_.Run(queue, x, reach_.range_m(), reach_.reaches(), &self_pairs_);
+  const absl::Status status = detector_.Run(queue, x, reach_.range_m(), reach_.reaches(), &self_pairs_, RestOfPairs());
   statistics_.self_searches += self_pairs_.self_bodies();
   statistics_.listed_searches += self_pairs_.listed_bodies();
   statistics_.renewed_lists += self_pairs_.is_renewed() ? 1 : 0;
@@ -219,7 +251,7 @@ absl::Status SurfaceContacts::Detect(Queue& queue, const CertifiedPositions& x, 
   } else {
     ++statistics_.detections;
     PALPATE_RETURN_IF_ERROR(look == Look::kStaleBodies
-                                ? detector_.RunAgain(queue, x.x(), reach_.range_m(), reach_.reaches(), reach_.stale())
+                                ? detector_.RunAgain(queue, x.x(), reach_.range_m(), reach_.reaches(), reach_.stale(), RestOfPairs())
                                 : LookEverywhere(queue, x.x()));
   }
   PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), detected_, vertex_count_));
@@ -279,7 +311,7 @@ absl::StatusOr<bool> SurfaceContacts::IsWithinPlanes(Queue& queue, const DeviceB
 absl::Status SurfaceContacts::BoundGuess(Queue& queue, const DeviceBuffer<Float4>& x) {
   PALPATE_RETURN_IF_ERROR(pairs_.BoundMoves(queue, detected_, x, truncated_));
   if (follower_ == nullptr) return absl::OkStatus();
-  return follower_->Bound(queue, surface_.device()->vertex_groups, reach_.reaches(), detected_, pairs_.clear_m(), pairs_.entry_begins(),
+  return follower_->Bound(queue, surface_.device()->vertex_groups, reach_.caps(), detected_, pairs_.clear_m(), pairs_.entry_begins(),
                           pairs_.planes(), x, truncated_);
 }
 

@@ -164,6 +164,8 @@ __kernel void bound_moves(uint vertex_count, __global float4* x, const __global 
 
 /* Detected pairs may do at other positions if they are all that are nearer than one and a half margins there: half of it for each side. */
 #define REFRESH_MARGINS 0.75f
+/* Likewise of a body with a spare: at least half of the cap that it had. */
+#define REFRESH_SPARE 0.25f
 
 /* The longest way of a surface vertex of each body, as bits of floats, which order like integers. moves: [body] 0 at first. Work-item:
    vertex. */
@@ -181,9 +183,10 @@ __kernel void body_moves(uint vertex_count, const __global uint* vertex_groups, 
 #define REACH_PER_WAY 1.25f
 
 /* How far around each body the next detection looks: half the range; a rigid body by its way in this step. Of stale bodies alone, if
-   `stale` is not null. moves: of body_moves, 0 afterwards. Work-item: body. */
-__kernel void look_ahead(uint body_count, const __global SurfaceParams* p, const __global uint* is_whole, const __global uint* stale,
-                         __global uint* moves, __global float* reaches) {
+   `stale` is not null. moves: of body_moves, 0 afterwards. caps: how far its vertices may then go, which is less where it leaves out pairs
+   with itself: spare, see ProximityRest. Work-item: body. */
+__kernel void look_ahead(uint body_count, const __global SurfaceParams* p, const __global uint* is_whole, const __global float* spare,
+                         const __global uint* stale, __global uint* moves, __global float* reaches, __global float* caps) {
   const uint i = (uint)get_global_id(0);
   if (i >= body_count) return;
   if (stale && stale[i] == 0u) {
@@ -192,31 +195,37 @@ __kernel void look_ahead(uint body_count, const __global SurfaceParams* p, const
   }
   const float full = 0.5f * p->range_m;
   const float wanted = fmax(LEAST_REACH_MARGINS * p->margin_m, 0.5f * p->margin_m + REACH_PER_WAY * as_float(moves[i]));
-  reaches[i] = is_whole[i] ? fmin(wanted, full) : full;
+  const float reach = is_whole[i] ? fmin(wanted, full) : full;
+  reaches[i] = reach;
+  caps[i] = spare[i] > 0.0f ? fmin(reach, 0.5f * spare[i]) : reach;
   moves[i] = 0;
 }
 
 /* Bodies of which a vertex goes farther than the cap, or is no number. Work-item: body. */
-__kernel void mark_beyond(uint body_count, const __global float* reaches, __global uint* moves, __global uint* beyond) {
+__kernel void mark_beyond(uint body_count, const __global float* caps, __global uint* moves, __global uint* beyond) {
   const uint i = (uint)get_global_id(0);
   if (i >= body_count) return;
-  beyond[i] = as_float(moves[i]) <= PALPATE_CAP_SHARE * reaches[i] ? 0u : 1u;
+  beyond[i] = as_float(moves[i]) <= PALPATE_CAP_SHARE * caps[i] ? 0u : 1u;
   moves[i] = 0;
 }
 
 /* The same pairs at other positions: less is known by what the bodies have moved. stale: whether that is too little. Work-item: body. */
-__kernel void spend_reaches(uint body_count, const __global SurfaceParams* p, __global uint* moves, __global float* reaches,
-                            __global uint* stale) {
+__kernel void spend_reaches(uint body_count, const __global SurfaceParams* p, const __global float* spare, __global uint* moves,
+                            __global float* reaches, __global float* caps, __global uint* stale) {
   const uint i = (uint)get_global_id(0);
   if (i >= body_count) return;
-  const float left = reaches[i] - 1.00001f * as_float(moves[i]);
+  const float way = 1.00001f * as_float(moves[i]);
+  const float left = reaches[i] - way;
+  const float cap = caps[i] - way;
   reaches[i] = left;
-  stale[i] = left >= REFRESH_MARGINS * p->margin_m ? 0u : 1u;
+  caps[i] = cap;
+  stale[i] = left >= REFRESH_MARGINS * p->margin_m && cap >= REFRESH_SPARE * spare[i] ? 0u : 1u;
   moves[i] = 0;
 }
 
 /* What became of the vertices since the detection. Work-item: a contiguous share of the vertices. */
-__kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, const __global float* reaches, const __global float4* x,
+__kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, const __global float* reaches, const __global float* caps,
+                          const __global float* spare, const __global float4* x,
                           const __global float4* detected, const __global uint* vertex_groups, const __global uchar* touched,
                           __global MovePartial* partials) {
   const uint me = (uint)get_global_id(0);
@@ -235,10 +244,10 @@ __kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, co
       continue;
     }
     if (vertex_groups[v] == PALPATE_NO_GROUP) continue;
-    const float reach = reaches[vertex_groups[v] & PALPATE_GROUP_MASK];
+    const uint body = vertex_groups[v] & PALPATE_GROUP_MASK;
     const float move = norm3(at - detected[v].xyz);
-    if (!(move <= PALPATE_CAP_SHARE * reach)) out.beyond_cap += 1;
-    if (!(reach - move >= REFRESH_MARGINS * p->margin_m)) out.used_up += 1;
+    if (!(move <= PALPATE_CAP_SHARE * caps[body])) out.beyond_cap += 1;
+    if (!(reaches[body] - move >= REFRESH_MARGINS * p->margin_m && caps[body] - move >= REFRESH_SPARE * spare[body])) out.used_up += 1;
     if (touched[v] & PALPATE_TOUCH_TRUNCATED) out.truncated += 1;
   }
   partials[me] = out;

@@ -154,6 +154,8 @@ class SurfaceContacts {
   absl::Status Detect(Queue& queue, const CertifiedPositions& x, bool at_start, Look look);
   /// Looks at everything, within the reaches that are set.
   absl::Status LookEverywhere(Queue& queue, const DeviceBuffer<Float4>& x);
+  std::vector<float> SparesOf(const std::vector<uint8_t>& is_never_cut) const;
+  ProximityRest RestOfPairs() const;
   absl::Status LookAhead(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
   absl::StatusOr<CertifiedPositions> Filter(Queue& queue, const CertifiedPositions& from, MoveFilter::From where,
                                             const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched, Meeting meeting);
@@ -177,9 +179,10 @@ class SurfaceContacts {
   uint32_t vertex_count_ = 0;
   SurfaceFollower* follower_ = nullptr;
   SurfaceStatistics statistics_;
-  bool is_idle_ = false;            // nothing can meet in this step
-  bool expects_detection_ = false;  // at the start of the next step, since that of this one had it
-  bool are_bodies_known_ = false;   // to reach_
+  bool is_idle_ = false;             // nothing can meet in this step
+  bool expects_detection_ = false;   // at the start of the next step, since that of this one had it
+  bool are_bodies_known_ = false;    // to reach_
+  std::vector<double> body_edge_m_;  // [body] mean at rest, of bodies that meet themselves
 
   ContactSurface surface_;
   SurfaceReach reach_;

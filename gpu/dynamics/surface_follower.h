@@ -25,6 +25,9 @@ class SurfaceFollower {
   /// Whether the vertex in this slot is of a body that moves as one piece.
   virtual bool MovesAsWhole(uint32_t slot) const = 0;
 
+  /// Whether it is of a body whose surface no edit changes.
+  virtual bool IsNeverCut(uint32_t /*slot*/) const { return false; }
+
   virtual FollowedWays ways() const = 0;
 
   /// Near pairs are detected at the current positions: moves are counted from here.

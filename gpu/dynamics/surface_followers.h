@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "gpu/dynamics/surface_follower.h"
@@ -17,6 +18,9 @@ class SurfaceFollowers final : public SurfaceFollower {
       if (follower->MovesAsWhole(slot)) return true;
     }
     return false;
+  }
+  bool IsNeverCut(uint32_t slot) const override {
+    return std::ranges::any_of(all_, [slot](const SurfaceFollower* follower) { return follower->IsNeverCut(slot); });
   }
   FollowedWays ways() const override { return all_.front()->ways(); }
   absl::Status Detected(Queue& queue) override {

@@ -72,6 +72,7 @@ class SurfacePairs {
   const DeviceBuffer<uint32_t>& entries() const { return entries_; }
   const DeviceBuffer<Float4>& planes() const { return planes_; }
   const DeviceBuffer<float>& clear_m() const { return clear_; }  ///< [slot] how far it may go before its planes matter
+  const DeviceBuffer<Float4>& rest() const { return rest_; }     ///< [slot] positions at rest
   size_t device_bytes() const;
 
  private:

@@ -67,17 +67,21 @@ absl::Status SurfaceReach::Upload(Queue& queue) {
   return absl::OkStatus();
 }
 
-absl::Status SurfaceReach::SetBodies(Queue& queue, const std::vector<uint32_t>& is_whole) {
+absl::Status SurfaceReach::SetBodies(Queue& queue, const std::vector<uint32_t>& is_whole, const std::vector<float>& spare_m) {
   const std::shared_ptr<Context>& context = queue.context();
   body_count_ = static_cast<uint32_t>(is_whole.size());
   has_whole_ = std::find(is_whole.begin(), is_whole.end(), 1U) != is_whole.end();
+  has_spare_ = std::ranges::any_of(spare_m, [](float s) { return s > 0; });
   are_full_ = false;
   PALPATE_RETURN_IF_ERROR(Grow(context, is_whole_, std::max<size_t>(body_count_, 1), "surface whole bodies"));
   PALPATE_RETURN_IF_ERROR(Grow(context, moves_, std::max<size_t>(body_count_, 1), "surface body moves"));
   PALPATE_RETURN_IF_ERROR(Grow(context, stale_, std::max<size_t>(body_count_, 1), "surface stale bodies"));
   PALPATE_RETURN_IF_ERROR(Grow(context, beyond_, std::max<size_t>(body_count_, 1), "surface bodies beyond"));
   PALPATE_RETURN_IF_ERROR(Grow(context, reaches_, std::max<size_t>(body_count_, 1), "surface reaches"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, caps_, std::max<size_t>(body_count_, 1), "surface caps"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, spare_, std::max<size_t>(body_count_, 1), "surface spares"));
   PALPATE_RETURN_IF_ERROR(queue.Write(is_whole_, std::span<const uint32_t>(is_whole)));
+  PALPATE_RETURN_IF_ERROR(queue.Write(spare_, std::span<const float>(spare_m)));
   return queue.Fill(moves_, 0U);
 }
 
@@ -93,15 +97,16 @@ absl::Status SurfaceReach::LookAhead(Queue& queue, const DeviceSurface& surface,
   if (has_whole_) PALPATE_RETURN_IF_ERROR(Measure(queue, surface, start, x));
   are_full_ = !has_whole_;
   return queue.Launch(look_ahead_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("p", params_),
-                      Arg("is_whole", is_whole_), Arg("stale", BufferView<uint32_t>{}), Arg("moves", moves_), Arg("reaches", reaches_));
+                      Arg("is_whole", is_whole_), Arg("spare", spare_), Arg("stale", BufferView<uint32_t>{}), Arg("moves", moves_),
+                      Arg("reaches", reaches_), Arg("caps", caps_));
 }
 
 absl::Status SurfaceReach::Spend(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from,
                                  const DeviceBuffer<Float4>& to) {
   are_full_ = false;
   PALPATE_RETURN_IF_ERROR(Measure(queue, surface, from, to));
-  return queue.Launch(spend_reaches_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("p", params_), Arg("moves", moves_),
-                      Arg("reaches", reaches_), Arg("stale", stale_));
+  return queue.Launch(spend_reaches_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("p", params_), Arg("spare", spare_),
+                      Arg("moves", moves_), Arg("reaches", reaches_), Arg("caps", caps_), Arg("stale", stale_));
 }
 
 absl::Status SurfaceReach::Renew(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from,
@@ -109,14 +114,15 @@ absl::Status SurfaceReach::Renew(Queue& queue, const DeviceSurface& surface, con
   PALPATE_RETURN_IF_ERROR(Spend(queue, surface, from, x));
   PALPATE_RETURN_IF_ERROR(Measure(queue, surface, start, x));
   return queue.Launch(look_ahead_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("p", params_),
-                      Arg("is_whole", is_whole_), Arg("stale", stale_), Arg("moves", moves_), Arg("reaches", reaches_));
+                      Arg("is_whole", is_whole_), Arg("spare", spare_), Arg("stale", stale_), Arg("moves", moves_),
+                      Arg("reaches", reaches_), Arg("caps", caps_));
 }
 
 absl::Status SurfaceReach::MarkBeyond(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from,
                                       const DeviceBuffer<Float4>& to) {
   PALPATE_RETURN_IF_ERROR(Measure(queue, surface, from, to));
-  return queue.Launch(mark_beyond_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("reaches", reaches_),
-                      Arg("moves", moves_), Arg("beyond", beyond_));
+  return queue.Launch(mark_beyond_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("caps", caps_), Arg("moves", moves_),
+                      Arg("beyond", beyond_));
 }
 
 }  // namespace palpate::gpu

@@ -15,10 +15,12 @@
 
 namespace palpate::gpu {
 
-/// How far a detection looks around each body. A pair of two bodies is known after it if it is nearer than the sum of their reaches; so as
-/// long as no vertex goes farther than PALPATE_CAP_SHARE of its body's reach, nothing that is not known can have met, and what goes farther
-/// needs continuous detection. Any reach is safe. That of tissue is half the range; bodies that move as wholes look as far as they move in
-/// a step, at least a margin and at most half the range: a heap at rest has a fraction of the pairs of one that falls.
+/// How far a detection looks around each body, and how far its vertices may go then. A pair of two bodies is known after it if it is nearer
+/// than the sum of their reaches; so as long as no vertex goes farther than PALPATE_CAP_SHARE of its body's cap, which is at most the
+/// reach, nothing that is not known can have met, and what goes farther needs continuous detection. A body with a spare leaves out pairs
+/// with itself (ProximityRest), and its cap is at most half of that. Any reach is safe. That of tissue is half the range; bodies that move
+/// as wholes look as far as they move in a step, at least a margin and at most half the range: a heap at rest has a fraction of the pairs
+/// of one that falls.
 class SurfaceReach {
  public:
   SurfaceReach() = default;
@@ -36,8 +38,8 @@ class SurfaceReach {
   absl::Status Upload(Queue& queue);  ///< creates the buffer, or writes to it
   absl::Status AddTo(RunWriter* writer) const { return writer->Add(params_, std::span<const SurfaceParams>(&host_, 1), 0); }
 
-  /// Of each body (PALPATE_GROUP_MASK of a surface's groups) 1 if it moves as a whole.
-  absl::Status SetBodies(Queue& queue, const std::vector<uint32_t>& is_whole);
+  /// Of each body (PALPATE_GROUP_MASK of a surface's groups) 1 if it moves as a whole, and its spare [m] or 0.
+  absl::Status SetBodies(Queue& queue, const std::vector<uint32_t>& is_whole, const std::vector<float>& spare_m);
 
   /// Before a detection of everything: reaches by the way from the `start` of the step to x. Enqueues only.
   absl::Status LookAhead(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& start, const DeviceBuffer<Float4>& x);
@@ -53,6 +55,9 @@ class SurfaceReach {
 
   float range_m() const { return host_.range_m; }  ///< twice the largest reach
   const DeviceBuffer<float>& reaches() const { return reaches_; }
+  const DeviceBuffer<float>& caps() const { return caps_; }
+  const DeviceBuffer<float>& spare() const { return spare_; }
+  bool has_spare() const { return has_spare_; }
   const DeviceBuffer<uint32_t>& stale() const { return stale_; }    ///< [body] 1 or 0, after Spend
   const DeviceBuffer<uint32_t>& beyond() const { return beyond_; }  ///< [body] 1 or 0, after MarkBeyond
   double edge_m() const { return edge_m_; }                         ///< mean edge that the range goes by
@@ -60,8 +65,8 @@ class SurfaceReach {
   /// Of what is read, the device knows after Upload.
   template <typename Archive>
   void VisitState(Archive& archive) {
-    [[maybe_unused]] auto& [margin_m, reserve_m, edge_m, edge_count, host, body_count, has_whole, are_full, body_moves, look_ahead, spend,
-                            mark_beyond, params, is_whole, moves, stale, beyond, reaches] = *this;
+    [[maybe_unused]] auto& [margin_m, reserve_m, edge_m, edge_count, host, body_count, has_whole, has_spare, are_full, body_moves,
+                            look_ahead, spend, mark_beyond, params, is_whole, moves, stale, beyond, reaches, caps, spare] = *this;
     archive.Enter("SurfaceReach");
     float cap_m = 0.49F * host.range_m;  // in the format, though reaches are worked out anew at the start of each step
     archive(edge_m, edge_count, host.range_m, cap_m);
@@ -80,6 +85,7 @@ class SurfaceReach {
   SurfaceParams host_{};
   uint32_t body_count_ = 0;
   bool has_whole_ = false;
+  bool has_spare_ = false;
   bool are_full_ = false;  // all reaches are half the range
   Kernel body_moves_, look_ahead_, spend_reaches_, mark_beyond_;
   DeviceBuffer<SurfaceParams> params_;
@@ -88,6 +94,8 @@ class SurfaceReach {
   DeviceBuffer<uint32_t> stale_;     // [body]
   DeviceBuffer<uint32_t> beyond_;    // [body]
   DeviceBuffer<float> reaches_;      // [body]
+  DeviceBuffer<float> caps_;         // [body]
+  DeviceBuffer<float> spare_;        // [body]
 };
 
 }  // namespace palpate::gpu

@@ -72,12 +72,16 @@ class ProximityTest : public SurfaceTest {
       PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, rest));
       const auto positions = Upload(model.positions);
       const auto reaches = Upload(reaches_m_);
-      PALPATE_ASSERT_OK(detector.Run(queue(), positions, range_m, reaches_m_.empty() ? BufferView<float>() : reaches.view()));
+      const auto at_rest_m = Upload(spare_m_.empty() ? std::vector<Float4>() : rest);
+      const auto spare = Upload(spare_m_);
+      const ProximityRest of_rest = spare_m_.empty() ? ProximityRest{} : ProximityRest{at_rest_m.view(), spare.view()};
+      PALPATE_ASSERT_OK(
+          detector.Run(queue(), positions, range_m, reaches_m_.empty() ? BufferView<float>() : reaches.view(), nullptr, of_rest));
       const std::vector<SurfaceContact> contacts = Download(detector.contact_buffer(), detector.contact_count());
 
       std::vector<std::pair<Id, float>> expected;
       const auto pairs = AllPairs(surface, model.positions);
-      const auto at_rest = options.rest_exclusion_m > 0 ? AllPairs(surface, rest) : pairs;
+      const auto at_rest = options.rest_exclusion_m > 0 || !spare_m_.empty() ? AllPairs(surface, rest) : pairs;
       uint64_t excluded = 0;
       for (size_t i = 0; i < pairs.size(); ++i) {
         const float limit_m = RangeOf(surface, pairs[i].first, range_m);
@@ -87,6 +91,9 @@ class ProximityTest : public SurfaceTest {
           ++excluded;
           continue;
         }
+        const float spare_m = spare_m_.empty() || !SameBody(surface, pairs[i].first) ? 0 : spare_m_[BodyOf(surface, pairs[i].first)];
+        const float bound_m = 0.5F * std::sqrt(at_rest[i].second) + spare_m;
+        if (spare_m > 0 && !(pairs[i].second < bound_m * bound_m)) continue;
         expected.push_back(pairs[i]);
       }
       expected_count = expected.size();
@@ -113,6 +120,10 @@ class ProximityTest : public SurfaceTest {
            reaches_m_[(is_edge ? s.edge_groups[b] : s.groups[b]) & PALPATE_GROUP_MASK];
   }
 
+  static uint32_t BodyOf(const SurfaceTopology& s, const Id& id) {
+    const auto& [kind, a, b] = id;
+    return (kind == PALPATE_VERTEX_TRIANGLE ? s.vertex_groups[a] : s.edge_groups[a]) & PALPATE_GROUP_MASK;
+  }
   static bool SameBody(const SurfaceTopology& s, const Id& id) {
     const auto& [kind, a, b] = id;
     return kind == PALPATE_VERTEX_TRIANGLE ? s.vertex_groups[a] == s.groups[b] : s.edge_groups[a] == s.edge_groups[b];
@@ -173,6 +184,7 @@ class ProximityTest : public SurfaceTest {
   }
 
   std::vector<float> reaches_m_;  // [body], or empty
+  std::vector<float> spare_m_;    // [body], or empty: see ProximityRest
 };
 
 TEST_F(ProximityTest, SoupEqualsBruteForce) {
@@ -320,6 +332,50 @@ TEST_F(ProximityTest, NeighboursAtRestDoNotMeet) {
       },
       true);
   EXPECT_GT(Check(folded, range, {.rest_exclusion_m = exclusion}, rest), 100U);
+}
+
+// A sheet whose range is some cells wide, folded: neighbours fall out, and come back where they are pressed together; the other body keeps
+// all of its pairs, and so do pairs of both.
+TEST_F(ProximityTest, PairsThatAreFarForTheirDistanceAtRestFallOut) {
+  constexpr uint32_t kCells = 4 * kScale;
+  const double cell = 1.0 / kCells;
+  Model rest, bent;
+  const auto range = static_cast<float>(2.2 * cell);
+  for (const double beside : {0.0, 0.3 * cell}) {
+    AddSheet(
+        &rest, kCells, kCells, [&](double u, double v) { return Point(u, v, beside); }, true);
+    AddSheet(
+        &bent, kCells, kCells,
+        [&](double u, double v) {
+          // Folded at the middle, and pressed to a third near one side.
+          const double along = v < 0.25 ? v / 3 : v - 0.25 + 0.25 / 3;
+          return u < 0.5 ? Point(u, along, beside) : Point(1 - u, along, beside + std::min(u - 0.5, 0.9 * cell));
+        },
+        true);
+  }
+  const size_t all = Check(bent, range);
+  ASSERT_FALSE(HasFatalFailure());
+  size_t before = 0;
+  for (const double spare : {0.1, 0.4, 1.0}) {
+    spare_m_ = {static_cast<float>(spare * cell), 0};
+    const size_t count = Check(bent, range, {}, rest.positions);
+    ASSERT_FALSE(HasFatalFailure());
+    EXPECT_GT(count, before) << spare;
+    EXPECT_LT(count, all) << spare;
+    before = count;
+  }
+  EXPECT_GT(before, all / 2) << "those of the second body, and between both, are left";
+  for (const uint32_t lanes : {1U, 8U}) {
+    Check(bent, range, {.lanes = lanes}, rest.positions);
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  // Flat it meets itself nowhere.
+  spare_m_ = {static_cast<float>(0.2 * cell), static_cast<float>(0.2 * cell)};
+  Model one;
+  AddSheet(
+      &one, kCells, kCells, [](double u, double v) { return Point(u, v, 0); }, true);
+  EXPECT_GT(before, 0U);
+  EXPECT_EQ(Check(one, range, {}, one.positions), 0U);
 }
 
 // Where culling by normal cones loses contacts: the two sides of a V, and sheets of one body that face the same way.

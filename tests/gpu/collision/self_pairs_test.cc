@@ -55,8 +55,11 @@ class SelfPairsTest : public SurfaceTest {
     const auto device = Upload(positions);
     const auto reaches = Upload(reaches_m);
     const BufferView<float> view = reaches_m.empty() ? BufferView<float>() : reaches.view();
-    PALPATE_ASSERT_OK(with_.Run(queue(), device, range_m, view, &pairs_));
-    PALPATE_ASSERT_OK(without_.Run(queue(), device, range_m, view));
+    const auto rest = Upload(rest_m_);
+    const auto spare = Upload(spare_m_);
+    const ProximityRest of_rest = spare_m_.empty() ? ProximityRest{} : ProximityRest{rest.view(), spare.view()};
+    PALPATE_ASSERT_OK(with_.Run(queue(), device, range_m, view, &pairs_, of_rest));
+    PALPATE_ASSERT_OK(without_.Run(queue(), device, range_m, view, nullptr, of_rest));
     tally_.searches += pairs_.self_bodies();
     tally_.listed += pairs_.listed_bodies();
     tally_.renewed += pairs_.is_renewed() ? 1 : 0;
@@ -77,6 +80,8 @@ class SelfPairsTest : public SurfaceTest {
   ProximityDetector with_, without_;
   SelfPairs pairs_;
   Tally tally_;
+  Positions rest_m_;
+  std::vector<float> spare_m_;  // empty: none
 };
 
 Float4 Moved(const Float4& p, double x, double y, double z) { return Point(p.x + x, p.y + y, p.z + z); }
@@ -140,6 +145,37 @@ TEST_F(SelfPairsTest, AFoldingSheetLosesItsListAndGetsAnother) {
     EXPECT_GT(tally_.renewed, use == SelfPairsUse::kAlways ? 3U : 1U);
     EXPECT_GT(tally_.listed, 0U);
   }
+}
+
+// The same of a sheet that leaves out what is far for its distance at rest: lists know that.
+TEST_F(SelfPairsTest, ListsKnowWhatIsLeftOutByItsDistanceAtRest) {
+  for (const SelfPairsUse use : {SelfPairsUse::kAutomatic, SelfPairsUse::kAlways}) {
+    Model model;
+    AddSheet(
+        &model, 24, 6, [](double u, double v) { return Point(u, v, 0); }, true);
+    Make(model, use);
+    rest_m_ = model.positions;
+    spare_m_ = {0.012F};
+    uint64_t most = 0;
+    for (int frame = 0; frame < 2 * kFrames; ++frame) {
+      const double angle = 1.56 * (1 - std::cos(std::numbers::pi * frame / kFrames)),
+                   squeeze = 0.7 * std::sin(std::numbers::pi * frame / kFrames);
+      Positions at = model.positions;
+      for (Float4& p : at) {
+        const double bent = std::clamp(p.x - 0.5, 0.0, 0.02), beyond = std::max(0.0, p.x - 0.52);
+        const double turn = angle * bent / 0.02;
+        const double y = p.y < 0.5F ? p.y * (1 - std::max(squeeze, 0.0)) : p.y;
+        if (bent > 0)
+          p = Point(0.5 + bent * std::cos(turn / 2) + beyond * std::cos(turn), y, bent * std::sin(turn / 2) + beyond * std::sin(turn));
+      }
+      const uint64_t before = tally_.contacts;
+      ASSERT_NO_FATAL_FAILURE(Search(at, 0.2F));
+      most = std::max(most, tally_.contacts - before);
+    }
+    EXPECT_GT(most, 50U);
+    EXPECT_GT(tally_.listed, 0U);
+  }
+  spare_m_.clear();
 }
 
 // Bodies with lists, one that may not meet itself, and what lies between them; reaches differ.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
@@ -343,6 +344,75 @@ TEST_F(NurbsShellTest, FoldsOntoItselfWithoutPassing) {
   EXPECT_EQ(worst_intersections_, 0U);
   EXPECT_GT(most_self, 0U);
   EXPECT_GT(least_z_m, 0);
+}
+
+/// A tube whose wall is thicker than its triangles are wide. Two rods pinch it until its walls meet; at rest they touch nowhere.
+TEST_F(NurbsShellTest, ATubeOfThickWallIsPinchedOntoItself) {
+  SceneDescription scene;
+  scene.gravity_m_per_s2 = Vector3d::Zero();
+  scene.contact.margin_m = 0.001;
+  const double radius_m = 0.007, thickness_m = 0.0015;
+  const auto wall = [&] {  // four quarters of a revolution about x
+    std::vector<NurbsSurface> quarters;
+    for (int k = 0; k < 4; ++k) {
+      NurbsDescription quarter{.degree_u = 2, .degree_v = 2, .knots_u = {0, 0, 0, 1, 1, 1}, .knots_v = {0, 0, 0, 1, 1, 1}};
+      for (int i = 0; i < 3; ++i) {
+        const double angle = std::numbers::pi / 4 * (2 * k + i), r = i == 1 ? radius_m * std::numbers::sqrt2 : radius_m;
+        for (int j = 0; j < 3; ++j) {
+          quarter.control_m.emplace_back(0.02 * (j - 1), r * std::cos(angle), r * std::sin(angle));
+          quarter.weights.push_back(i == 1 ? std::numbers::sqrt2 / 2 : 1);
+        }
+      }
+      quarters.push_back(*NurbsSurface::Create(quarter));
+    }
+    return *NurbsObject::FromSurfaces("tube", quarters)->Refined(2);
+  }();
+  scene.bodies = {test::ShellBody("tube", wall, {0, 0, 0}, test::ShellMaterial(2e5, 0.3, 0.02), thickness_m)};
+  scene.bodies[0].material.mass_damping_per_s = 4;
+  scene.obstacles = {};
+  for (const double side : {1.0, -1.0}) {
+    ToolDescription rod;
+    rod.name = side > 0 ? "upper" : "lower";
+    rod.radius_m = 0.003;
+    rod.length_m = 0.06;
+    rod.drive = ToolDrive::kDirect;
+    rod.rest_pose.rotation = Eigen::Quaterniond::FromTwoVectors(Vector3d::UnitZ(), Vector3d::UnitY());
+    rod.rest_pose.position_m = {0, -0.03, side * 0.014};
+    scene.tools.push_back(rod);
+  }
+  double edge_m = 0;
+  const auto& triangles = scene.bodies[0].nurbs->triangles;
+  for (const auto& t : triangles) {
+    edge_m += (scene.bodies[0].mesh.vertices[t[0]] - scene.bodies[0].mesh.vertices[t[1]]).norm() / static_cast<double>(triangles.size());
+  }
+  ASSERT_LT(edge_m, thickness_m + scene.contact.margin_m) << "neighbours are nearer than contact looks";
+  Make(scene);
+  Run(3);
+  EXPECT_TRUE(frame_->surface_contacts.empty()) << "what is near at rest does not push";
+  EXPECT_LT(frame_->contact_statistics.contact_count, scene.bodies[0].mesh.vertices.size()) << "nor is it looked at";
+  std::vector<ToolCommand> commands(2);
+  size_t most = 0;
+  for (int i = 0; i < 120; ++i) {
+    for (const size_t t : {0U, 1U}) {
+      commands[t].device_pose = scene.tools[t].rest_pose;
+      commands[t].device_pose.position_m.z() = (t == 0 ? 1 : -1) * std::max(0.014 - 0.0001 * i, 0.005);
+    }
+    Run(1, commands);
+    most = std::max(most, frame_->surface_contacts.size());
+  }
+  EXPECT_GT(most, 0U) << "the walls press on each other";
+  EXPECT_EQ(worst_intersections_, 0U);
+  // They stay the thickness apart, less what contact gives way by: the inner faces of the two sides in the middle.
+  double least_m = 1;
+  const size_t count = scene.bodies[0].mesh.vertices.size();
+  for (size_t a = 0; a < count; ++a) {
+    for (size_t b = 0; b < count; ++b) {
+      const bool faces = scene.bodies[0].mesh.vertices[a].z() > 0.004 && scene.bodies[0].mesh.vertices[b].z() < -0.004;
+      if (faces) least_m = std::min(least_m, (Vertex(0, a) - Vertex(0, b)).norm());
+    }
+  }
+  EXPECT_LT(least_m, thickness_m + scene.contact.margin_m);
+  EXPECT_GT(least_m, 0.25 * thickness_m);
 }
 
 TEST_F(NurbsShellTest, MeetsATool) {
