@@ -181,8 +181,8 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
     for (const TissueNurbsShell::Bound& bound : shells[s].bound) held_axes[control_begins_[s] + bound.control] = kAllAxes;
   }
   for (size_t s = 0; s < shells.size(); ++s) {
-    for (const std::vector<uint32_t>& support : shells[s].supports) {
-      for (const uint32_t j : support) {
+    for (const std::vector<uint32_t>& region : shells[s].supports) {
+      for (const uint32_t j : region) {
         supported_.push_back(
             {elastic_.control_slot[control_begins_[s] + j], shells[s].model->mass_kg[j], shells[s].model->mass_damping_per_s[j]});
       }

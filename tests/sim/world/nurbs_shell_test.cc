@@ -355,7 +355,8 @@ TEST_F(NurbsShellTest, ATubeOfThickWallIsPinchedOntoItself) {
   const auto wall = [&] {  // four quarters of a revolution about x
     std::vector<NurbsSurface> quarters;
     for (int k = 0; k < 4; ++k) {
-      NurbsDescription quarter{.degree_u = 2, .degree_v = 2, .knots_u = {0, 0, 0, 1, 1, 1}, .knots_v = {0, 0, 0, 1, 1, 1}};
+      NurbsDescription quarter{
+          .degree_u = 2, .degree_v = 2, .knots_u = {0, 0, 0, 1, 1, 1}, .knots_v = {0, 0, 0, 1, 1, 1}, .control_m = {}, .weights = {}};
       for (int i = 0; i < 3; ++i) {
         const double angle = std::numbers::pi / 4 * (2 * k + i), r = i == 1 ? radius_m * std::numbers::sqrt2 : radius_m;
         for (int j = 0; j < 3; ++j) {
