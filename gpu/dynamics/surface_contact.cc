@@ -81,15 +81,15 @@ absl::Status SurfaceContacts::BuildSurface(Queue& queue) {
   PALPATE_ASSIGN_OR_RETURN(const std::vector<UInt2> edges, surface_.Build(queue));
   if (reach_.SetEdges(edges, layout_.rest_m.values())) PALPATE_RETURN_IF_ERROR(reach_.Upload(queue));
   body_edge_m_.assign(layout_.self_collision.size(), 0);
-  std::vector<double> counts(body_edge_m_.size(), 0);
+  std::vector<double> sums_per_m(body_edge_m_.size(), 0), counts(body_edge_m_.size(), 0);
   for (const UInt2& e : edges) {
     const uint32_t group = surface_.vertex_groups()[e.x];
     if (group == SurfaceTopology::kNoGroup || (group & PALPATE_GROUP_SELF) == 0) continue;
     const Float4 &a = layout_.rest_m.values()[e.x], &b = layout_.rest_m.values()[e.y];
-    body_edge_m_[group & PALPATE_GROUP_MASK] += std::hypot(a.x - b.x, a.y - b.y, a.z - b.z);
+    sums_per_m[group & PALPATE_GROUP_MASK] += 1 / std::hypot(a.x - b.x, a.y - b.y, a.z - b.z);
     counts[group & PALPATE_GROUP_MASK] += 1;
   }
-  for (size_t b = 0; b < counts.size(); ++b) body_edge_m_[b] /= std::max(counts[b], 1.0);
+  for (size_t b = 0; b < counts.size(); ++b) body_edge_m_[b] = counts[b] > 0 ? counts[b] / sums_per_m[b] : 0;
   return SetDetectors();
 }
 
@@ -200,7 +200,7 @@ absl::StatusOr<bool> SurfaceContacts::AreBodiesApart(Queue& queue, const Certifi
   return boxes_.AreApart(queue, surface_.vertex_groups(), layout_.self_collision.size(), from.x(), to, distance_m);
 }
 
-/// Of bodies that lie nearer to themselves at rest than a detection looks, by their mean edge. Not of those that cuts may part: lips are
+/// Of bodies that lie nearer to themselves at rest than a detection looks, by their edges. Not of those that cuts may part: lips are
 /// near at rest, and act from farther on than half of that.
 std::vector<float> SurfaceContacts::SparesOf(const std::vector<uint8_t>& is_never_cut) const {
   std::vector<float> spare_m(is_never_cut.size(), 0);

@@ -182,7 +182,7 @@ class SurfaceContacts {
   bool is_idle_ = false;             // nothing can meet in this step
   bool expects_detection_ = false;   // at the start of the next step, since that of this one had it
   bool are_bodies_known_ = false;    // to reach_
-  std::vector<double> body_edge_m_;  // [body] mean at rest, of bodies that meet themselves
+  std::vector<double> body_edge_m_;  // [body] harmonic mean at rest, of bodies that meet themselves
 
   ContactSurface surface_;
   SurfaceReach reach_;

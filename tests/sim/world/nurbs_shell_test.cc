@@ -153,27 +153,29 @@ TEST_F(NurbsShellTest, ADrivenEdgeTakesAStripAlong) {
 /// A sheet on two edges, the one wide and the other narrow: together they bear its weight, and its moment.
 TEST_F(NurbsShellTest, SupportsTellWhatTheyCarry) {
   SceneDescription scene;
-  scene.bodies = {test::ShellBody("sheet", test::FlatSheet(9, 7, 0.1, 0.06), {0.3, -0.2, 0.5}, test::ShellMaterial(1e7, 0.3, 0.02), 0.001,
-                                  [](const Vector3d& p) { return p.x() < 0.26 || p.x() > 0.349; })};
+  scene.bodies = {test::ShellBody("sheet", test::FlatSheet(9, 7, 0.1, 0.06), {0.03, -0.02, 0.05}, test::ShellMaterial(5e5, 0.3, 0.02),
+                                  0.001, [](const Vector3d& p) { return p.x() < -0.01 || p.x() > 0.079; })};
   scene.bodies[0].material.mass_damping_per_s = 4;
   scene.solver.iterations = 40;
   NurbsShellDescription& shell = *scene.bodies[0].nurbs_shell;
   shell.supports = {{.name = "left", .region = 0, .control = {}}, {.name = "right", .region = 1, .control = {}}};
   double weight_n = 0;
-  Vector3d moment_n_m = Vector3d::Zero();  // of the weight about the origin, at rest
   for (uint32_t j = 0; j < shell.model->control_count(); ++j) {
     const Vector3d at(shell.model->rest_m[j].data());
     weight_n += 9.81 * shell.model->mass_kg[j];
-    moment_n_m += at.cross(Vector3d(0, 0, -9.81 * shell.model->mass_kg[j]));
-    if (std::ranges::binary_search(shell.held, j)) shell.supports[at.x() < 0.3 ? 0 : 1].control.push_back(j);
+    if (std::ranges::binary_search(shell.held, j)) shell.supports[at.x() < 0.03 ? 0 : 1].control.push_back(j);
   }
   ASSERT_GT(shell.supports[0].control.size(), shell.supports[1].control.size());
+  scene.contact.check_intersections = true;
   Make(scene);
   ASSERT_EQ(frame_->nurbs.supports.size(), 2U);
   EXPECT_EQ(frame_->nurbs.supports[0].force_n.norm(), 0) << "nothing was computed yet";
-  EXPECT_LT((frame_->nurbs.supports[1].point_m - Vector3d(0.35, -0.2, 0.5)).norm(), 1e-6);
+  EXPECT_LT((frame_->nurbs.supports[1].point_m - Vector3d(0.08, -0.02, 0.05)).norm(), 1e-6);
   Run(240);
-  Vector3d force_n = Vector3d::Zero(), torque_n_m = Vector3d::Zero();
+  Vector3d force_n = Vector3d::Zero(), torque_n_m = Vector3d::Zero(), moment_n_m = Vector3d::Zero();  // of the weight about the origin
+  for (uint32_t j = 0; j < shell.model->control_count(); ++j) {
+    moment_n_m += Control(0, j).cross(Vector3d(0, 0, -9.81 * shell.model->mass_kg[j]));
+  }
   for (const FrameSupport& support : frame_->nurbs.supports) {
     EXPECT_FALSE(support.is_released);
     EXPECT_LT(support.force_n.z(), -0.2 * weight_n);
@@ -199,13 +201,13 @@ TEST_F(NurbsShellTest, SupportsTellWhatTheyCarry) {
 /// What drives an edge feels the change of momentum of all that hangs there, in each step.
 TEST_F(NurbsShellTest, ADrivenSupportFeelsTheChangeOfMomentum) {
   SceneDescription scene;
-  scene.bodies = {test::ShellBody("strip", test::FlatSheet(8, 4, 0.05, 0.02), {0.025, 0, 0}, test::ShellMaterial(1e7, 0.3, 0.02), 0.001,
+  scene.bodies = {test::ShellBody("strip", test::FlatSheet(8, 4, 0.05, 0.02), {0.025, 0, 0}, test::ShellMaterial(1e6, 0.3, 0.02), 0.002,
                                   [](const Vector3d& p) { return p.x() < 0.004; })};
   scene.solver.iterations = 60;
   NurbsShellDescription& shell = *scene.bodies[0].nurbs_shell;
   DrivenRegion& region = shell.driven.emplace_back();
   region.vertices = shell.held;
-  region.velocity_m_per_s = {0.05, 0, 0.2};
+  region.velocity_m_per_s = {0.1, 0, 0.8};
   region.start_s = 0.05;
   shell.supports = {{.name = "hand", .region = 0, .kind = NurbsSupportKind::kDriven, .control = shell.held}};
   Make(scene);
@@ -233,7 +235,7 @@ TEST_F(NurbsShellTest, ADrivenSupportFeelsTheChangeOfMomentum) {
     most_n = std::max(most_n, expected_n.norm());
     worst_n = std::max(worst_n, (frame_->nurbs.supports[0].force_n - expected_n).norm());
   }
-  EXPECT_GT(most_n, 2 * 9.81 * mass_kg) << "it was set into motion";
+  EXPECT_GT(most_n, 1.15 * 9.81 * mass_kg) << "it was set into motion";
   EXPECT_LT(worst_n, 0.02 * most_n);
   std::printf("at most %.3g N, off by at most %.3g N\n", most_n, worst_n);
 }
@@ -388,14 +390,14 @@ TEST_F(NurbsShellTest, ATubeOfThickWallIsPinchedOntoItself) {
   }
   ASSERT_LT(edge_m, thickness_m + scene.contact.margin_m) << "neighbours are nearer than contact looks";
   Make(scene);
-  Run(3);
+  std::vector<ToolCommand> commands(2);
+  for (const size_t t : {0U, 1U}) commands[t].device_pose = scene.tools[t].rest_pose;
+  Run(3, commands);
   EXPECT_TRUE(frame_->surface_contacts.empty()) << "what is near at rest does not push";
   EXPECT_LT(frame_->contact_statistics.contact_count, scene.bodies[0].mesh.vertices.size()) << "nor is it looked at";
-  std::vector<ToolCommand> commands(2);
   size_t most = 0;
   for (int i = 0; i < 120; ++i) {
     for (const size_t t : {0U, 1U}) {
-      commands[t].device_pose = scene.tools[t].rest_pose;
       commands[t].device_pose.position_m.z() = (t == 0 ? 1 : -1) * std::max(0.014 - 0.0001 * i, 0.005);
     }
     Run(1, commands);
