@@ -37,6 +37,8 @@ constexpr double kGravity_m_per_s2 = 9.81;
 constexpr double kTargets[] = {0.1, 0.01, 0.001};  // of the residual at the start
 constexpr uint32_t kCoarseNodes = 4096;
 constexpr double kCorrectedAcceleration = 0.85;
+constexpr uint32_t kMostSweeps = 60;
+constexpr double kTolerance_m_per_s2 = 0.0015;
 constexpr int kShownPasses[] = {1, 2, 5, 10, 20, 50, 100, 200};
 
 double MillisecondsSince(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
@@ -465,17 +467,18 @@ absl::StatusOr<HeldLiver> MakeHeldLiver(double tet_count, const sim::Material& m
 }
 
 /// A liver swings down for half a second, with and without coarse corrections: where its tip is from where 60 sweeps with corrections have
-/// it, what is left of the residual of a step, and how long steps take.
-absl::Status MeasureSwing(std::shared_ptr<gpu::Context> context, double tet_count, const sim::Material& material, const std::string& name,
-                          Report* report) {
-  PALPATE_ASSIGN_OR_RETURN(const HeldLiver liver, MakeHeldLiver(tet_count, material, true));
+/// it (240 of node-smoothed tets), what is left of the residual of a step, and how long steps take.
+absl::Status MeasureSwing(std::shared_ptr<gpu::Context> context, double tet_count, const sim::Material& material, bool is_smoothed,
+                          const std::string& name, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(HeldLiver liver, MakeHeldLiver(tet_count, material, true));
+  for (gpu::TissueTet& tet : liver.model.tets) tet.is_smoothed = is_smoothed ? 1 : 0;
   const uint32_t usual = gpu::TissueOptions{}.iterations;
   struct Run {
     const char* name;
     uint32_t iterations, nodes;
     double acceleration;
   };
-  const Run runs[] = {{"converged", 60, kCoarseNodes, kCorrectedAcceleration},
+  const Run runs[] = {{"converged", is_smoothed ? 240U : 60U, kCoarseNodes, kCorrectedAcceleration},
                       {"plain", usual, 0, 0.9},
                       {"corrected", usual, kCoarseNodes, kCorrectedAcceleration},
                       {"corrected_17", 17, kCoarseNodes, kCorrectedAcceleration}};
@@ -506,7 +509,7 @@ absl::Status MeasureSwing(std::shared_ptr<gpu::Context> context, double tet_coun
     std::vector<float> x(3 * liver.model.rest_m.size());
     PALPATE_RETURN_IF_ERROR(solver->ReadPositions(x));
     const Vector3d tip_m(x[3 * liver.tip], x[3 * liver.tip + 1], x[3 * liver.tip + 2]);
-    if (run.iterations == 60) {
+    if (&run == &runs[0]) {
       converged_m = tip_m;
       report->Add(name, "tets", static_cast<double>(liver.model.tets.size()), "count");
       report->Add(name, "way", (tip_m - Vector3d(liver.model.rest_m[liver.tip].data())).norm(), "m");
@@ -517,6 +520,42 @@ absl::Status MeasureSwing(std::shared_ptr<gpu::Context> context, double tet_coun
     }
     report->Add(name, absl::StrFormat("residual_%s", run.name), residual, "ratio");
   }
+  return absl::OkStatus();
+}
+
+/// The first steps of the same swing, all with one set of options: a tolerance that the device measures, and a bound on the sweeps. What is
+/// left of the residual of the fourth step, sweeps, and time of the step, which is that of the processor too.
+absl::Status MeasureTolerance(std::shared_ptr<gpu::Context> context, double tet_count, const sim::Material& material,
+                              const std::string& name, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(const HeldLiver liver, MakeHeldLiver(tet_count, material, true));
+  gpu::TissueOptions options;
+  options.dt_s = kStep_s;
+  options.iterations = kMostSweeps;
+  options.coarse_nodes = kCoarseNodes;
+  options.acceleration = kCorrectedAcceleration;
+  options.tolerance_m_per_s2 = kTolerance_m_per_s2;
+  PALPATE_ASSIGN_OR_RETURN(auto solver,
+                           gpu::TissueSolver::Create(context, liver.model, options, {}, {}, gpu::TissueTuning::For(context->device())));
+  Samples times;
+  std::vector<double> sweeps;
+  double residual = 0;
+  for (int step = 0; step < 20; ++step) {
+    if (step == 3) {
+      PALPATE_ASSIGN_OR_RETURN(const std::vector<double> residual_n, solver->StepMeasuringResidual({}));
+      residual = residual_n.back() / residual_n[0];
+      continue;
+    }
+    const Stopwatch watch;
+    PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep outcome, solver->Step({}));
+    times.Add(watch.Elapsed());
+    sweeps.push_back(outcome.sweeps);
+  }
+  report->Add(name, "tets", static_cast<double>(liver.model.tets.size()), "count");
+  report->Add(name, "residual", residual, "ratio");
+  report->Add(name, "sweeps", Quantile(sweeps, 0.5), "count");
+  report->Add(name, "most_sweeps", Quantile(sweeps, 1), "count");
+  report->Add(name, "step", 1e3 * Quantile(times.wall_s, 0.5), "ms");
+  report->Add(name, "step_processor", 1e3 * Quantile(times.cpu_s, 0.5), "ms");
   return absl::OkStatus();
 }
 
@@ -622,9 +661,20 @@ absl::Status Run(std::shared_ptr<gpu::Context> context, Report* report) {
         sim::Material material;
         material.model = energy;
         material.young_modulus_pa = young_modulus_pa;
+        const std::string tolerance =
+            absl::StrFormat("tolerance_%d_%s_%d", static_cast<int>(tet_count), energy_name, static_cast<int>(young_modulus_pa));
+        if (IsSelected(tolerance)) PALPATE_RETURN_IF_ERROR(MeasureTolerance(context, tet_count, material, tolerance, report));
         if (tet_count > 50000 && young_modulus_pa != 5e3) continue;
-        if (IsSelected(swing)) PALPATE_RETURN_IF_ERROR(MeasureSwing(context, tet_count, material, swing, report));
+        if (IsSelected(swing)) PALPATE_RETURN_IF_ERROR(MeasureSwing(context, tet_count, material, false, swing, report));
       }
+    }
+    for (const double poisson_ratio : {0.45, 0.495}) {
+      const std::string swing = absl::StrFormat("swing_%d_smoothed_%g", static_cast<int>(tet_count), poisson_ratio);
+      sim::Material material;
+      material.young_modulus_pa = 5e3;
+      material.poisson_ratio = poisson_ratio;
+      if (tet_count > 10000 || !IsSelected(swing)) continue;
+      PALPATE_RETURN_IF_ERROR(MeasureSwing(context, tet_count, material, true, swing, report));
     }
   }
   for (const auto& [name, is_corrected] : {std::pair("free_flight_plain", false), {"free_flight", true}}) {

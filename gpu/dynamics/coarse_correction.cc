@@ -263,7 +263,7 @@ absl::Status CoarseCorrection::SumAtTrial(Queue& queue, const TissueBuffers& tis
   if (sweeps.HasStresses()) {
     parts &= ~uint32_t{kElasticForces};
     PALPATE_RETURN_IF_ERROR(has_share ? sweeps.WorkOnLine(queue, Partials(), share_, tet_sums_)
-                                      : sweeps.BeginLine(queue, Partials(), tissue.x, moves_, tet_sums_));
+                                      : sweeps.BeginLine(queue, Partials(), tissue, moves_, tet_sums_));
   }
   PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, parts, trial_, trial_forces_));
   return queue.Launch(sum_along_, Partials(), Arg("vertex_count", layout_.vertex_count), Arg("forces", trial_forces_), Arg("moves", moves_),

@@ -59,7 +59,8 @@ struct CoarseStencils {
 
 /// A coarse space for the tissue, and the inverse of the step's Hessian at rest in it. Every connected part of the mesh has a lattice of
 /// cubes around its rest shape; its vertices hang on the eight nodes of their cube (trilinear), those that cannot move freely on none. For
-/// the matrix P of these weights and H = M (1 + h d) / h^2 + K, with the linear elasticity K of the rest shape (viscosity included), it
+/// the matrix P of these weights and H = M (1 + h d) / h^2 + K, with the linear elasticity K of the rest shape (viscosity included, and of
+/// node-smoothed tets that of their domains), it
 /// holds (P' H P)^-1 of each part; of parts with more than kMostSolvedNodes nodes P' H P itself and the inverse of its Galerkin product
 /// with the lattice of twice the spacing. Shape-matched bodies have no lattice.
 /// Source: Galerkin coarse grids as of Xian, Tong, Liu 2019; that the rest shape's operator is turned with the body, instead of being made

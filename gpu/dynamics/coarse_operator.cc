@@ -6,6 +6,9 @@
 #include <numeric>
 #include <utility>
 
+#include "gpu/dynamics/layout_entries.h"
+#include "gpu/dynamics/smoothing_domains.h"
+
 namespace palpate::gpu {
 namespace {
 
@@ -90,11 +93,31 @@ class RowSum {
   Blocks blocks_;
 };
 
-/// A tet at rest: gradients of its corners' shape functions, and of those of the nodes that they hang on.
-struct RestGradients {
-  std::array<Vector3d, 4> corners;
+/// Gradients at rest of the nodes that the vertices of a tet or of a smoothing domain hang on, and its moduli.
+struct NodeGradients {
   std::vector<std::pair<uint32_t, Vector3d>> nodes;
   double mu = 0, lambda = 0;  // times volume, viscosity included
+
+  void Add(const CoarseHold& hold, uint32_t node_begin, const Vector3d& gradient) {
+    for (uint32_t i = 0; i < kCoarseCorners; ++i) {
+      if (hold.weights[i] == 0) continue;
+      const uint32_t node = hold.nodes[i] - node_begin;
+      const auto same = std::find_if(nodes.begin(), nodes.end(), [&](const auto& e) { return e.first == node; });
+      if (same != nodes.end()) {
+        same->second += hold.weights[i] * gradient;
+      } else {
+        nodes.emplace_back(node, hold.weights[i] * gradient);
+      }
+    }
+  }
+  Matrix3d Block(const Vector3d& a, const Vector3d& b) const {
+    return mu * (a.dot(b) * Matrix3d::Identity() + b * a.transpose()) + lambda * a * b.transpose();
+  }
+};
+
+/// A tet at rest, as far as its energy is its own.
+struct RestGradients : NodeGradients {
+  std::array<Vector3d, 4> corners;
 
   void Set(const TissueModel& model, const TissueTet& tet, double dt_s, uint32_t node_begin, std::span<const CoarseHold> holds) {
     const auto rest = [&](size_t c) { return Vector3d(model.rest_m[tet.vertices[c]].data()); };
@@ -104,43 +127,46 @@ struct RestGradients {
     corners[0] = -inverse.colwise().sum().transpose();
     for (size_t c = 1; c < 4; ++c) corners[c] = inverse.row(static_cast<Eigen::Index>(c) - 1).transpose();
     nodes.clear();
-    for (size_t c = 0; c < 4; ++c) {
-      const CoarseHold& hold = holds[tet.vertices[c]];
-      for (uint32_t i = 0; i < kCoarseCorners; ++i) {
-        if (hold.weights[i] == 0) continue;
-        const uint32_t node = hold.nodes[i] - node_begin;
-        const auto same = std::find_if(nodes.begin(), nodes.end(), [&](const auto& e) { return e.first == node; });
-        if (same != nodes.end()) {
-          same->second += hold.weights[i] * corners[c];
-        } else {
-          nodes.emplace_back(node, hold.weights[i] * corners[c]);
-        }
-      }
-    }
+    for (size_t c = 0; c < 4; ++c) Add(holds[tet.vertices[c]], node_begin, corners[c]);
     const double scale = edges.determinant() / 6 * (1 + tet.damping_s / dt_s);
-    mu = scale * tet.mu_pa;
-    lambda = scale * tet.lambda_pa;
-  }
-  Matrix3d Block(const Vector3d& a, const Vector3d& b) const {
-    return mu * (a.dot(b) * Matrix3d::Identity() + b * a.transpose()) + lambda * a * b.transpose();
+    mu = scale * LayoutEntries::OwnMu(tet);
+    lambda = scale * LayoutEntries::OwnLambda(tet);
   }
 };
 
-/// For each of `vertices` what of `tets` it is a corner of: begins and places in `tets`.
-std::pair<std::vector<uint32_t>, std::vector<uint32_t>> TetsAround(const TissueModel& model, std::span<const uint32_t> vertices,
-                                                                   std::span<const uint32_t> tets) {
+/// A smoothing domain: gradients of its vertices, and what tets leave to it.
+struct DomainGradients : NodeGradients {
+  std::vector<std::pair<uint32_t, Vector3d>> vertices;  // caller's
+
+  DomainGradients(const TissueModel& model, const SmoothingDomain& domain, double dt_s, uint32_t node_begin,
+                  std::span<const CoarseHold> holds) {
+    for (size_t j = 0; j < domain.vertices.size(); ++j) {
+      const Vector3d gradient = Vector3d(domain.gradients[j].data()) / domain.volume_m3;
+      vertices.emplace_back(domain.vertices[j], gradient);
+      Add(holds[domain.vertices[j]], node_begin, gradient);
+    }
+    const TissueTet& law = model.tets[domain.law];
+    const double scale = domain.volume_m3 * (1 + law.damping_s / dt_s);
+    mu = scale * (1 - PALPATE_SMOOTHING_SHARE) * law.mu_pa;
+    lambda = scale * law.lambda_pa;
+  }
+};
+
+/// For each of `vertices`, which rise, which of `count` elements it is in: begins and elements. vertices_of(k): those of element k.
+std::pair<std::vector<uint32_t>, std::vector<uint32_t>> ElementsAround(std::span<const uint32_t> vertices, size_t count,
+                                                                       const auto& vertices_of) {
   std::vector<uint32_t> begins(vertices.size() + 1, 0);
-  const auto place = [&](uint32_t v) {  // vertices rise
+  const auto place = [&](uint32_t v) {
     return static_cast<size_t>(std::lower_bound(vertices.begin(), vertices.end(), v) - vertices.begin());
   };
-  for (const uint32_t t : tets) {
-    for (const uint32_t v : model.tets[t].vertices) ++begins[place(v) + 1];
+  for (size_t k = 0; k < count; ++k) {
+    for (const uint32_t v : vertices_of(k)) ++begins[place(v) + 1];
   }
   std::partial_sum(begins.begin(), begins.end(), begins.begin());
   std::vector<uint32_t> around(begins.back());
   std::vector<uint32_t> next(begins.begin(), begins.end() - 1);
-  for (uint32_t t = 0; t < tets.size(); ++t) {
-    for (const uint32_t v : model.tets[tets[t]].vertices) around[next[place(v)]++] = t;
+  for (uint32_t k = 0; k < count; ++k) {
+    for (const uint32_t v : vertices_of(k)) around[next[place(v)]++] = k;
   }
   return {std::move(begins), std::move(around)};
 }
@@ -158,7 +184,14 @@ CoarseOperator CoarseOperator::Assemble(const TissueModel& model, const TissueLa
                                         std::span<const CoarseHold> holds) {
   std::vector<RestGradients> gradients(tets.size());
   for (size_t t = 0; t < tets.size(); ++t) gradients[t].Set(model, model.tets[tets[t]], dt_s, part.node_begin, holds);
-  const auto [begins, around] = TetsAround(model, vertices, tets);
+  const auto [begins, around] = ElementsAround(
+      vertices, tets.size(), [&](size_t t) -> const auto& { return model.tets[tets[t]].vertices; });
+  std::vector<DomainGradients> domains;
+  const std::vector<SmoothingDomain> found = FindSmoothingDomains(model, tets);
+  domains.reserve(found.size());
+  for (const SmoothingDomain& domain : found) domains.emplace_back(model, domain, dt_s, part.node_begin, holds);
+  const auto [domain_begins, domains_around] = ElementsAround(
+      vertices, found.size(), [&](size_t k) -> const auto& { return found[k].vertices; });
   // H P by rows of vertices, then P' times that by rows of nodes.
   RowSum sum(part.node_count);
   std::vector<Blocks> vertex_rows(vertices.size());
@@ -179,6 +212,11 @@ CoarseOperator CoarseOperator::Assemble(const TissueModel& model, const TissueLa
       const std::array<uint32_t, 4>& corners = model.tets[tets[around[e]]].vertices;
       const auto corner = static_cast<size_t>(std::find(corners.begin(), corners.end(), vertices[i]) - corners.begin());
       for (const auto& [node, gradient] : tet.nodes) sum.At(node) += tet.Block(tet.corners[corner], gradient);
+    }
+    for (uint32_t e = domain_begins[i]; e < domain_begins[i + 1]; ++e) {
+      const DomainGradients& domain = domains[domains_around[e]];
+      const auto own = std::find_if(domain.vertices.begin(), domain.vertices.end(), [&](const auto& v) { return v.first == vertices[i]; });
+      for (const auto& [node, gradient] : domain.nodes) sum.At(node) += domain.Block(own->second, gradient);
     }
     vertex_rows[i] = sum.Take();
   }

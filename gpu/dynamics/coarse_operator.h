@@ -24,8 +24,8 @@ class CoarseOperator {
  public:
   explicit CoarseOperator(uint32_t node_count) : rows_(node_count) {}
 
-  /// M (1 + h d) / h^2 of the vertices of a part, and the linear elasticity of its tets at rest times 1 + viscosity / h. `holds`: [caller's
-  /// vertex]. O(tets).
+  /// M (1 + h d) / h^2 of the vertices of a part, and the linear elasticity of its tets at rest, or of their smoothing domains and what
+  /// they keep, times 1 + viscosity / h. `holds`: [caller's vertex]. O(tets).
   static CoarseOperator Assemble(const TissueModel& model, const TissueLayout& layout, double dt_s, std::span<const uint32_t> vertices,
                                  std::span<const uint32_t> tets, const CoarsePart& part, std::span<const CoarseHold> holds);
   /// A small share of the diagonal, since two nodes may hang on one vertex.

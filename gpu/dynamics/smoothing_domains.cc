@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -49,41 +50,31 @@ struct VolumeGradients {
   }
 };
 
-/// What a domain sums up: its vertices in the order in which tets name them, the own one first.
-struct Domain {
-  const TissueTet* law = nullptr;
-  double volume_m3 = 0;
-  std::vector<uint32_t> vertices{};
-  std::vector<Vec> volume_gradients{};
-
-  void Add(const TissueTet& tet, const VolumeGradients& gradients) {
-    volume_m3 += gradients.volume_m3 / 4;
-    for (size_t c = 0; c < 4; ++c) {
-      auto at = std::find(vertices.begin(), vertices.end(), tet.vertices[c]);
-      if (at == vertices.end()) {
-        at = vertices.insert(vertices.end(), tet.vertices[c]);
-        volume_gradients.emplace_back();
-      }
-      Vec& sum = volume_gradients[static_cast<size_t>(at - vertices.begin())];
-      for (size_t k = 0; k < 3; ++k) sum[k] += gradients.of[c][k] / 4;
+void AddTet(const TissueTet& tet, const VolumeGradients& gradients, SmoothingDomain* domain) {
+  domain->volume_m3 += gradients.volume_m3 / 4;
+  for (size_t c = 0; c < 4; ++c) {
+    auto at = std::find(domain->vertices.begin(), domain->vertices.end(), tet.vertices[c]);
+    if (at == domain->vertices.end()) {
+      at = domain->vertices.insert(domain->vertices.end(), tet.vertices[c]);
+      domain->gradients.emplace_back();
     }
+    Vec& sum = domain->gradients[static_cast<size_t>(at - domain->vertices.begin())];
+    for (size_t k = 0; k < 3; ++k) sum[k] += gradients.of[c][k] / 4;
   }
-};
+}
 
-/// Appends the domains of a vertex; `tets`: smoothed ones around it, rising.
-void ListDomainsOf(const TissueModel& model, uint32_t vertex, std::span<const uint32_t> tets,
-                   std::span<const std::pair<uint32_t, VolumeGradients>> gradients, std::vector<Domain>* domains) {
+/// Appends the domains of a vertex; `tets`: smoothed ones around it, rising, as places in `gradients`.
+void AppendDomainsOf(const TissueModel& model, uint32_t vertex, std::span<const uint32_t> tets,
+                     std::span<const std::pair<uint32_t, VolumeGradients>> gradients, std::vector<SmoothingDomain>* domains) {
   const size_t first = domains->size();
   for (const uint32_t k : tets) {
     const TissueTet& tet = model.tets[gradients[k].first];
     auto domain = std::find_if(domains->begin() + static_cast<std::ptrdiff_t>(first), domains->end(),
-                               [&](const Domain& d) { return IsSameLaw(*d.law, tet); });
+                               [&](const SmoothingDomain& d) { return IsSameLaw(model.tets[d.law], tet); });
     if (domain == domains->end()) {
-      domain = domains->insert(domains->end(), Domain{.law = &tet});
-      domain->vertices.push_back(vertex);
-      domain->volume_gradients.emplace_back();
+      domain = domains->insert(domains->end(), SmoothingDomain{.law = gradients[k].first, .vertices = {vertex}, .gradients = {Vec{}}});
     }
-    domain->Add(tet, gradients[k].second);
+    AddTet(tet, gradients[k].second, &*domain);
   }
 }
 
@@ -94,10 +85,10 @@ struct Membership {
 };
 
 /// Adds a domain to the lists, and to those of its vertices.
-void Write(const Domain& domain, const TissueLayout& layout, std::span<const uint32_t> color_of_slot, double dt_s, SmoothingLists* lists,
-           TissueLayout::BySlot<std::vector<Membership>>* members) {
+void Write(const TissueModel& model, const SmoothingDomain& domain, const TissueLayout& layout, std::span<const uint32_t> color_of_slot,
+           double dt_s, SmoothingLists* lists, TissueLayout::BySlot<std::vector<Membership>>* members) {
   const uint32_t index = lists->domain_count();
-  const TissueTet& law = *domain.law;
+  const TissueTet& law = model.tets[domain.law];
   const auto mu = static_cast<float>(domain.volume_m3 * (1 - PALPATE_SMOOTHING_SHARE) * law.mu_pa);
   const auto lambda = static_cast<float>(domain.volume_m3 * law.lambda_pa);
   lists->states.push_back({1, 0, 0, mu});
@@ -109,7 +100,7 @@ void Write(const Domain& domain, const TissueLayout& layout, std::span<const uin
     const uint32_t color = color_of_slot[ToNumber(slot)];
     const auto moving = std::count_if(domain.vertices.begin(), domain.vertices.end(),
                                       [&](uint32_t v) { return color_of_slot[ToNumber(layout.solver_index[v])] == color; });
-    const Vec& g = domain.volume_gradients[j];
+    const Vec& g = domain.gradients[j];
     const Float4 gradient = {static_cast<float>(g[0] / domain.volume_m3), static_cast<float>(g[1] / domain.volume_m3),
                              static_cast<float>(g[2] / domain.volume_m3), 0.0F};
     lists->slots.push_back(ToNumber(slot));
@@ -157,15 +148,22 @@ absl::Status Upload(Queue& queue, DeviceBuffer<T>* buffer, std::vector<T> data, 
 
 }  // namespace
 
-SmoothingLists ListSmoothing(const TissueModel& model, const TissueLayout& layout, double dt_s) {
+std::vector<SmoothingDomain> FindSmoothingDomains(const TissueModel& model, std::span<const uint32_t> tets) {
   std::vector<std::pair<uint32_t, VolumeGradients>> gradients;
-  std::vector<std::vector<uint32_t>> around(model.rest_m.size());  // places in `gradients`
-  for (uint32_t t = 0; t < model.tets.size(); ++t) {
+  std::vector<std::vector<uint32_t>> around;  // places in `gradients`
+  for (const uint32_t t : tets) {
     const TissueTet& tet = model.tets[t];
     if (LayoutEntries::IsFree(tet) || !LayoutEntries::IsSmoothed(tet)) continue;
+    around.resize(model.rest_m.size());
     for (const uint32_t v : tet.vertices) around[v].push_back(static_cast<uint32_t>(gradients.size()));
     gradients.emplace_back(t, VolumeGradients(model, tet));
   }
+  std::vector<SmoothingDomain> domains;
+  for (uint32_t v = 0; v < around.size(); ++v) AppendDomainsOf(model, v, around[v], gradients, &domains);
+  return domains;
+}
+
+SmoothingLists ListSmoothing(const TissueModel& model, const TissueLayout& layout, double dt_s) {
   std::vector<uint32_t> color_of_slot(layout.vertex_count);
   for (uint32_t slot = 0, color = 0; slot < layout.vertex_count; ++slot) {
     while (color < layout.color_end.size() && slot >= layout.color_begin[color + 1]) ++color;
@@ -174,12 +172,10 @@ SmoothingLists ListSmoothing(const TissueModel& model, const TissueLayout& layou
   SmoothingLists lists;
   lists.begins.push_back(0);
   TissueLayout::BySlot<std::vector<Membership>> members(layout.vertex_count);
-  std::vector<Domain> domains;
-  for (uint32_t v = 0; v < around.size(); ++v) {
-    if (around[v].empty()) continue;
-    domains.clear();
-    ListDomainsOf(model, v, around[v], gradients, &domains);
-    for (const Domain& domain : domains) Write(domain, layout, color_of_slot, dt_s, &lists, &members);
+  std::vector<uint32_t> tets(model.tets.size());
+  std::iota(tets.begin(), tets.end(), 0U);
+  for (const SmoothingDomain& domain : FindSmoothingDomains(model, tets)) {
+    Write(model, domain, layout, color_of_slot, dt_s, &lists, &members);
   }
   FillBlocks(members, layout.lanes, &lists);
   return lists;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "gpu/base/state_archive.h"
@@ -13,8 +15,19 @@
 
 namespace palpate::gpu {
 
-/// Smoothing domains laid out for the device: see gpu/dynamics/smoothing.clh for the arrays. A domain is a vertex with the node-smoothed
-/// tets of one material around it.
+/// A smoothing domain: a vertex with the node-smoothed tets of one material around it.
+struct SmoothingDomain {
+  uint32_t law = 0;  ///< a tet of its material
+  double volume_m3 = 0;
+  std::vector<uint32_t> vertices;                ///< in the order in which its tets name them, the own one first
+  std::vector<std::array<double, 3>> gradients;  ///< [vertex] volume times the mean of rest gradients [m^2]
+};
+
+/// Those of the smoothed tets among `tets`, which rise: by vertices, those of a vertex by the first of their tets. O(tets), and a list as
+/// long as the model's vertices.
+std::vector<SmoothingDomain> FindSmoothingDomains(const TissueModel& model, std::span<const uint32_t> tets);
+
+/// Smoothing domains laid out for the device: see gpu/dynamics/smoothing.clh for the arrays.
 struct SmoothingLists {
   std::vector<uint32_t> begins;   ///< [domain_count + 1]
   std::vector<uint32_t> slots;    ///< [entry], the domain's own vertex first

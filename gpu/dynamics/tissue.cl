@@ -13,6 +13,7 @@
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
      PALPATE_VOLUME  1 if there are bodies that keep their volume; see volume.cl
      PALPATE_SHAPE  1 if there are shape-matched bodies; their corners have zero moduli and are read as lists of neighbours only
+     PALPATE_DISPLACED  not 0: tets read displacements in place of positions, in units of that power of two; see "Displacements" below
      PALPATE_SMOOTHING  1 if there are node-smoothed tets, see smoothing.clh; their corners have the part of the moduli that tets keep
      PALPATE_SHELL  bits of gpu/shared/shell_types.h: what the shells of the scene have, 0: there are none; see shell_terms.clh
 
@@ -27,7 +28,12 @@
                                               PALPATE_VISCOUS)
      corner_turns   [b][4][lanes]             rotation of F as the sweeps of the step follow it, as a quaternion (only with energies that
                                               read it)
-   Padding lanes have zero gradients and zero moduli, so they add exact zeros. */
+   Padding lanes have zero gradients and zero moduli, so they add exact zeros.
+
+   Displacements: positions are rounded in the world, by far more than what a stiff tet is strained. With PALPATE_DISPLACED the state is
+   u = x - rest with low parts, see displacements.clh; x = rest + u is what contact and all else read. Who moves vertices and does not know of u leaves
+   x != rest + u; before tets are read next, follow_positions takes u from x there. corner_strain then holds C - I, tet_line H = F - I, and
+   x_before and x_before2 hold displacements. */
 /* clang-format on */
 #include "gpu/shared/dynamics_types.h"
 
@@ -43,6 +49,7 @@
 #define PALPATE_SURFACE 1
 #define PALPATE_SHAPE 1
 #define PALPATE_VOLUME 1
+#define PALPATE_DISPLACED (-37)
 #define PALPATE_SMOOTHING 1
 #define PALPATE_SHELL 63u
 #endif
@@ -61,6 +68,27 @@
 #define CORNER_REALS (PALPATE_FIBERS ? 18 : 12)
 #define NOT_A_VERTEX 0xffffffffu
 
+#if PALPATE_DISPLACED
+#include "gpu/dynamics/displacements.clh"
+#define DISPLACED_ARGS , const __global float4 *rest, __global float4 *u
+#define DISPLACED_VALUES , rest, u
+#define OF_TETS(x) u /* what tets read */
+#else
+#define DISPLACED_ARGS
+#define DISPLACED_VALUES
+#define OF_TETS(x) x
+#endif
+
+#if PALPATE_DISPLACED
+/* After moves that know of positions alone; of all vertices if `anew`. Work-item: vertex. */
+__kernel void follow_positions(const __global StepParams* p, uint anew, const __global float4* x DISPLACED_ARGS) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= p->vertex_count) return;
+  u[v] = anew != 0 ? (float4)(x[v].xyz - rest[v].xyz, 0.0f) : displacement_of(x[v], rest[v], u[v]);
+}
+#endif
+
+#if !PALPATE_DISPLACED || PALPATE_SHELL
 /* Positions of one vertex per lane. */
 static inline RVec gather(const __global float4* x, const __global uint* index) {
   RVec r;
@@ -84,21 +112,40 @@ static inline RVec gather(const __global float4* x, const __global uint* index) 
 #endif
   return r;
 }
+#endif
 
-/* F of the block's tets, and the rest gradient g of the shape function of the vertex at xi. */
+/* How far vertices, one a lane, are from where one is. */
+static inline RVec gather_edges(const __global float4* x, const __global uint* index, float4 from) {
+#if PALPATE_DISPLACED
+  float px[PALPATE_LANES], py[PALPATE_LANES], pz[PALPATE_LANES], pw[PALPATE_LANES];
+#pragma unroll
+  for (int l = 0; l < PALPATE_LANES; ++l) {
+    const float4 v = x[index[l]];
+    px[l] = v.x;
+    py[l] = v.y;
+    pz[l] = v.z;
+    pw[l] = v.w;
+  }
+  const PALPATE_R w = LOAD_R(pw);
+  RVec r;
+  r.x = (LOAD_R(px) - SPLAT(from.x)) + LOW_UNIT * (LANE_LOW(w, 0) - SPLAT((float)LOW_BITS(from.w, 0)));
+  r.y = (LOAD_R(py) - SPLAT(from.y)) + LOW_UNIT * (LANE_LOW(w, 1) - SPLAT((float)LOW_BITS(from.w, 1)));
+  r.z = (LOAD_R(pz) - SPLAT(from.z)) + LOW_UNIT * (LANE_LOW(w, 2) - SPLAT((float)LOW_BITS(from.w, 2)));
+  return r;
+#else
+  RVec r = gather(x, index);
+  r.x -= SPLAT(from.x);
+  r.y -= SPLAT(from.y);
+  r.z -= SPLAT(from.z);
+  return r;
+#endif
+}
+
+/* F of the block's tets, or of displacements H = F - I, and the rest gradient g of the shape function of the vertex at xi. */
 static inline RMat deformation(const __global float4* x, float4 xi, const __global float* real, const __global uint* index, RVec* g) {
-  RVec a = gather(x, index);
-  RVec b = gather(x, index + PALPATE_LANES);
-  RVec c = gather(x, index + 2 * PALPATE_LANES);
-  a.x -= SPLAT(xi.x);
-  a.y -= SPLAT(xi.y);
-  a.z -= SPLAT(xi.z);
-  b.x -= SPLAT(xi.x);
-  b.y -= SPLAT(xi.y);
-  b.z -= SPLAT(xi.z);
-  c.x -= SPLAT(xi.x);
-  c.y -= SPLAT(xi.y);
-  c.z -= SPLAT(xi.z);
+  const RVec a = gather_edges(x, index, xi);
+  const RVec b = gather_edges(x, index + PALPATE_LANES, xi);
+  const RVec c = gather_edges(x, index + 2 * PALPATE_LANES, xi);
   const PALPATE_R ax = LOAD_R(real), ay = LOAD_R(real + PALPATE_LANES), az = LOAD_R(real + 2 * PALPATE_LANES);
   const PALPATE_R bx = LOAD_R(real + 3 * PALPATE_LANES), by = LOAD_R(real + 4 * PALPATE_LANES), bz = LOAD_R(real + 5 * PALPATE_LANES);
   const PALPATE_R cx = LOAD_R(real + 6 * PALPATE_LANES), cy = LOAD_R(real + 7 * PALPATE_LANES), cz = LOAD_R(real + 8 * PALPATE_LANES);
@@ -173,7 +220,7 @@ static inline RVec load_vec(const __global float* real, uint first) {
 }
 
 #if PALPATE_VISCOUS
-/* C at the start of the step. */
+/* C at the start of the step, or C - I. */
 static inline RSym load_strain(const __global float* known) {
   RSym c;
   c.xx = LOAD_R(known);
@@ -186,7 +233,19 @@ static inline RSym load_strain(const __global float* known) {
 }
 #endif
 
-/* Adds the elastic and viscous terms of one block of corners. Where energies read rotations, they follow F in corner_turns; with none of
+#if PALPATE_VISCOUS
+/* start: as load_strain has it. */
+static inline __attribute__((always_inline)) void add_corner_viscous(const RCorner* k, const RSym* start, PALPATE_R rate, RVec* force,
+                                                                     RSym* hessian) {
+#if PALPATE_DISPLACED
+  add_viscous_displaced(&k->f, &k->h, &k->g, start, rate, k->mu_v, k->lambda_v, force, hessian);
+#else
+  add_viscous(&k->f, &k->g, start, rate, k->mu_v, k->lambda_v, force, hessian);
+#endif
+}
+#endif
+
+/* Adds the elastic and viscous terms of one block of corners; x, xi: with PALPATE_DISPLACED displacements. Where energies read rotations, they follow F in corner_turns; with none of
    these, they are those of `rotations`. */
 static inline void add_block(float lambda_cap, const __global float4* x, float4 xi, uint block, const __global float* corner_real,
                              const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations,
@@ -199,7 +258,8 @@ static inline void add_block(float lambda_cap, const __global float4* x, float4 
   (void)rotations;
   (void)corner_turns;
   RCorner corner;
-  corner.f = deformation(x, xi, real, index, &corner.g);
+  const RMat f = deformation(x, xi, real, index, &corner.g);
+  set_deformation(&corner, &f);
   corner.row_a = load_vec(real, 0);
   corner.row_b = load_vec(real, 3);
   corner.row_c = load_vec(real, 6);
@@ -227,7 +287,7 @@ static inline void add_block(float lambda_cap, const __global float4* x, float4 
 #if PALPATE_VISCOUS
   const __global float* known = corner_strain + (size_t)block * 7 * PALPATE_LANES;
   const RSym start = load_strain(known);
-  add_viscous(&corner.f, &corner.g, &start, LOAD_R(known + 6 * PALPATE_LANES), corner.mu_v, corner.lambda_v, force, hessian);
+  add_corner_viscous(&corner, &start, LOAD_R(known + 6 * PALPATE_LANES), force, hessian);
 #endif
 }
 
@@ -430,12 +490,24 @@ static inline bool add_surface_contacts(const __global SurfaceParams* sp, uint v
 #define SMOOTHING_PHASE_ARGS
 #endif
 
+/* How far a vertex is beyond its inertial target. */
+#if PALPATE_DISPLACED
+#define TO_TARGET(v) ((rest[v].xyz - y[v].xyz) + u[v].xyz)
+#else
+#define TO_TARGET(v) (x[v].xyz - y[v].xyz)
+#endif
+
 /* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles, and the pull of its goal at the first. */
 static inline Block elastic_block(const __global StepParams* p, uint v, uint lane, const __global float4* x,
                                   const __global uint2* block_range, const __global float* corner_real, const __global uint* corner_index,
                                   const __global float* corner_strain, const __global float4* rotations,
-                                  __global float* corner_turns SHAPE_ARGS SHELL_ARGS SMOOTHING_ARGS) {
+                                  __global float* corner_turns DISPLACED_ARGS SHAPE_ARGS SHELL_ARGS SMOOTHING_ARGS) {
   const float4 xi = x[v];
+  const float4 of_tets = OF_TETS(x)[v];
+  (void)xi; /* which of these are read depends on the build options */
+#if PALPATE_DISPLACED
+  (void)rest;
+#endif
   RVec force;
   force.x = force.y = force.z = SPLAT(0.0f);
   RSym h;
@@ -447,7 +519,7 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
   const uint2 blocks = block_range[v];
 #endif
   for (uint block = blocks.x + lane; block < blocks.y; block += PALPATE_TEAM) {
-    add_block(p->lambda_cap, x, xi, block, corner_real, corner_index, corner_strain, rotations, corner_turns, &force, &h);
+    add_block(p->lambda_cap, OF_TETS(x), of_tets, block, corner_real, corner_index, corner_strain, rotations, corner_turns, &force, &h);
   }
 #if PALPATE_SHELL
   add_shells(v, lane, x, xi SHELL_VALUES, &force, &h);
@@ -482,11 +554,21 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
    do not, so that the residual there is all that the support has to bear. */
 __kernel void predict(const __global StepParams* p, __global float4* x, __global float4* x_start, __global float4* y,
                       const __global float4* velocity, const __global float4* velocity_before, const __global float* mass,
-                      const __global float* mass_damping, const __global uint* held_axes) {
+                      const __global float* mass_damping, const __global uint* held_axes
+#if PALPATE_DISPLACED
+                          DISPLACED_ARGS,
+                      __global float4* u_start
+#endif
+) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   const float4 xv = x[v];
   x_start[v] = xv;
+#if PALPATE_DISPLACED
+  const float4 uv = displacement_of(xv, rest[v], u[v]);
+  u[v] = uv;
+  u_start[v] = uv;
+#endif
   if (v >= p->free_count || mass[v] == 0.0f) {
     y[v] = (float4)(xv.xyz, 0.0f);
     return;
@@ -503,7 +585,13 @@ __kernel void predict(const __global StepParams* p, __global float4* x, __global
   const float dt2 = p->dt_s * p->dt_s;
   /* Positions are far larger than moves: what rounds them must not act in the same direction in every step. */
   y[v] = (float4)(xv.xyz + weight * (p->dt_s * vel + dt2 * g), damping);
+#if PALPATE_DISPLACED
+  const float4 to = displaced_by(uv, without_held(weight * (p->dt_s * vel + share * dt2 * g), held));
+  u[v] = to;
+  x[v] = (float4)(keep_held(xv.xyz, rest[v].xyz + to.xyz, held), xv.w);
+#else
   x[v] = (float4)(keep_held(xv.xyz, xv.xyz + weight * (p->dt_s * vel + share * dt2 * g), held), xv.w);
+#endif
 }
 
 /* Of the loads on vertex v: its force of constant direction, and the pressures. See apply_loads. */
@@ -555,9 +643,21 @@ __kernel void follower_loads(uint count, const __global uint* slots, uint load_c
                        0.0f);
 }
 
-/* C = F^T F at the start of a step and the viscosity/dt that acts in it: `rate`, which fades where tissue is strained far; inverted tets
-   have none. */
-static inline void store_strain(const RMat* f, const RSym* c, PALPATE_R rate, __global float* out) {
+/* C = F^T F at the start of a step, or C - I from H = F - I, and the viscosity/dt that acts in it: `rate`, which fades where tissue is
+   strained far; inverted tets have none. */
+static inline void store_strain(const RMat* gradient, PALPATE_R rate, __global float* out) {
+  RCorner corner;
+  set_deformation(&corner, gradient);
+  const RMat* f = &corner.f;
+#if PALPATE_DISPLACED
+  const RSym strain = twice_green_strain(gradient);
+  const RSym* c = &strain;
+  const PALPATE_R xx = c->xx, yy = c->yy, zz = c->zz;
+#else
+  const RSym strain = right_cauchy_green(gradient);
+  const RSym* c = &strain;
+  const PALPATE_R xx = c->xx - 1.0f, yy = c->yy - 1.0f, zz = c->zz - 1.0f;
+#endif
   STORE_R(c->xx, out);
   STORE_R(c->xy, out + PALPATE_LANES);
   STORE_R(c->xz, out + 2 * PALPATE_LANES);
@@ -565,13 +665,12 @@ static inline void store_strain(const RMat* f, const RSym* c, PALPATE_R rate, __
   STORE_R(c->yz, out + 4 * PALPATE_LANES);
   STORE_R(c->zz, out + 5 * PALPATE_LANES);
   const RMat cof = cofactor(f);
-  const PALPATE_R xx = c->xx - 1.0f, yy = c->yy - 1.0f, zz = c->zz - 1.0f;
   const PALPATE_R strain_sq = 0.25f * (xx * xx + yy * yy + zz * zz + 2.0f * (c->xy * c->xy + c->xz * c->xz + c->yz * c->yz));
   const PALPATE_R fade = 1.0f / (1.0f + strain_sq * strain_sq * 0.0625f);
   STORE_R(rate * fade * step(SPLAT(0.0f), determinant(f, &cof)), out + 6 * PALPATE_LANES);
 }
 
-/* C = F^T F of every corner at the start of the step, and its viscosity. A law linear in Green strain is sound up to strains of order one;
+/* store_strain of every corner at the start of the step; x_start: with PALPATE_DISPLACED displacements. A law linear in Green strain is sound up to strains of order one;
    beyond, it would hold a tangled mesh in its tangle, so it fades as 1 / (1 + (|E|/2)^4) and does not act in inverted tets. Work-item:
    block of corners of vertex block_vertex[block]. */
 __kernel void start_strain(uint block_count, const __global float4* x_start, const __global uint* block_vertex,
@@ -581,12 +680,11 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
   RVec g;
   const RMat f = deformation(x_start, x_start[block_vertex[block]], corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES,
                              corner_index + (size_t)block * 4 * PALPATE_LANES, &g);
-  const RSym c = right_cauchy_green(&f);
-  store_strain(&f, &c, LOAD_R(corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES + 11 * PALPATE_LANES),
+  store_strain(&f, LOAD_R(corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES + 11 * PALPATE_LANES),
                corner_strain + (size_t)block * 7 * PALPATE_LANES);
 }
 
-/* F of the tets first .. first + lanes - 1 (the last one where there are fewer), and which of these are no free places. */
+/* F, or of displacements H = F - I, of the tets first .. first + lanes - 1 (the last one where there are fewer), and which of these are no free places. */
 static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first, uint last, const __global float4* x,
                                                                       const __global uint4* tets, const __global float4* tet_rest,
                                                                       LANE_INT* is_tet) {
@@ -600,9 +698,14 @@ static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first
     if (!used[l]) v = (uint4)(0);
     const float4 o = x[v.x], a = x[v.y], b = x[v.z], c = x[v.w];
     const float4 ra = tet_rest[3 * t], rb = tet_rest[3 * t + 1], rc = tet_rest[3 * t + 2];
-    edge[0][l] = a.x - o.x, edge[1][l] = a.y - o.y, edge[2][l] = a.z - o.z;
-    edge[3][l] = b.x - o.x, edge[4][l] = b.y - o.y, edge[5][l] = b.z - o.z;
-    edge[6][l] = c.x - o.x, edge[7][l] = c.y - o.y, edge[8][l] = c.z - o.z;
+#if PALPATE_DISPLACED
+    const float3 oa = displacement_between(a, o), ob = displacement_between(b, o), oc = displacement_between(c, o);
+#else
+    const float3 oa = a.xyz - o.xyz, ob = b.xyz - o.xyz, oc = c.xyz - o.xyz;
+#endif
+    edge[0][l] = oa.x, edge[1][l] = oa.y, edge[2][l] = oa.z;
+    edge[3][l] = ob.x, edge[4][l] = ob.y, edge[5][l] = ob.z;
+    edge[6][l] = oc.x, edge[7][l] = oc.y, edge[8][l] = oc.z;
     row[0][l] = ra.x, row[1][l] = ra.y, row[2][l] = ra.z;
     row[3][l] = rb.x, row[4][l] = rb.y, row[5][l] = rb.z;
     row[6][l] = rc.x, row[7][l] = rc.y, row[8][l] = rc.z;
@@ -629,15 +732,17 @@ static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first
 
 /* Rotation of the polar decomposition of each tet's F, from its last value: always a proper rotation, also for flat and inverted tets.
    Work-item: PALPATE_LANES tets; what one gets does not depend on its neighbours. tet_rest: rows of Dm^-1, three float4 a tet. gate: null,
-   or nothing is done where it is closed. */
+   or nothing is done where it is closed. x: with PALPATE_DISPLACED displacements. */
 __kernel void extract_rotations(const __global uint* gate, const __global StepParams* p, const __global float4* x,
                                 const __global uint4* tets, const __global float4* tet_rest, __global float4* rotations) {
   const uint first = (uint)get_global_id(0) * PALPATE_LANES;
   if (first >= p->tet_count || (gate && gate[0] != 0)) return;
   const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
   LANE_INT moving;
-  const RMat f = deformation_of_tets(first, last, x, tets, tet_rest, &moving);
-  find_rotations(&f, first, last, moving, rotations);
+  const RMat gradient = deformation_of_tets(first, last, x, tets, tet_rest, &moving);
+  RCorner corner;
+  set_deformation(&corner, &gradient);
+  find_rotations(&corner.f, first, last, moving, rotations);
 }
 
 /* Start of the sweeps of a step: corner_turns are the rotations of the tets. Work-item: block of corners. */
@@ -688,11 +793,11 @@ __kernel void turn_domains(uint domain_count, const __global float4* domain_f, _
       const __global uint *vertex_triangles, const __global uint4 *triangles, const __global uint *triangle_colliders,                     \
       const __global ToolContact *contacts, const __global Collider *colliders, const __global PlaneObstacle *obstacles,                   \
       const __global uint *anchor_begin, const __global Anchor *anchors, __global uchar *touched,                                          \
-      const __global uint *held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS SHELL_ARGS SMOOTHING_ARGS
+      const __global uint *held_axes DISPLACED_ARGS SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS SHELL_ARGS SMOOTHING_ARGS
 #define VERTEX_VALUES(first, count)                                                                                              \
   p, first, count, x, x_start, y, mass, block_range, corner_real, corner_index, corner_strain, corner_turns, vertex_triangle_range, \
       vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles, anchor_begin, anchors, touched,           \
-      held_axes SURFACE_VALUES BOUND_VALUES SHAPE_VALUES MOVE_VALUES SHELL_VALUES SMOOTHING_VALUES
+      held_axes DISPLACED_VALUES SURFACE_VALUES BOUND_VALUES SHAPE_VALUES MOVE_VALUES SHELL_VALUES SMOOTHING_VALUES
 
 /* The Newton step of vertex `item` of a colour, by a team of work-items; with PALPATE_TEAM > 1 all of the group come here. sums: 9 local
    floats for each of them then. */
@@ -703,7 +808,7 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
   const uint v = first + item;
   if (mass[v] == 0.0f) return; /* an empty slot */
   Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, (const __global float4*)0,
-                          corner_turns SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
+                          corner_turns DISPLACED_VALUES SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
 #else
   const uint lane = (uint)get_local_id(0) % PALPATE_TEAM;
   const uint v = first + min(item, count - 1);
@@ -712,14 +817,14 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
   b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
   if (item < count) { /* the last teams only come to the barriers: corner_turns of a vertex are written by one */
     b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, (const __global float4*)0,
-                      corner_turns SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
+                      corner_turns DISPLACED_VALUES SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES);
   }
   b = sum_of_team(sums + (uint)get_local_id(0), (uint)get_local_size(0), lane, PALPATE_TEAM, b);
   if (lane != 0 || item >= count || mass[v] == 0.0f) return;
 #endif
   const float4 xi = x[v];
   const float inertia = mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w);
-  b.force -= inertia * (xi.xyz - y[v].xyz);
+  b.force -= inertia * TO_TARGET(v);
   b.xx += inertia;
   b.yy += inertia;
   b.zz += inertia;
@@ -745,15 +850,23 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
     return;
   }
 #endif
+#if PALPATE_DISPLACED
+  const float4 u_wanted = displaced_by(u[v], without_held(solve_block(&b), held));
+  const float3 wanted = keep_held(xi.xyz, rest[v].xyz + u_wanted.xyz, held);
+#else
   const float3 wanted = keep_held(xi.xyz, xi.xyz + solve_block(&b), held);
+#endif
 #if PALPATE_SURFACE
   uint truncated = 0;
   const float3 to = bounded_move(xi.xyz, wanted, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
   touched[v] = (uchar)((pushed ? PALPATE_TOUCH_PUSHED : 0) | (truncated ? PALPATE_TOUCH_TRUNCATED : 0));
-  x[v] = (float4)(to, xi.w);
 #else
+  const float3 to = wanted;
   touched[v] = pushed ? PALPATE_TOUCH_PUSHED : 0;
-  x[v] = (float4)(wanted, xi.w);
+#endif
+  x[v] = (float4)(to, xi.w);
+#if PALPATE_DISPLACED
+  u[v] = displacement_of(x[v], rest[v], u_wanted);
 #endif
 }
 
@@ -801,7 +914,7 @@ __kernel void keep_volumes(uint first, uint count, const __global uint* entry_ve
 #endif
 
 /* Where elastic and viscous forces are stresses (PALPATE_STRESS_ENERGIES, no fibres), what they do along moves needs each tet once only, in
-   batches of PALPATE_LANES. tet_moduli: V mu, V lambda, damping/dt, energy. tet_strain [batch][7][lanes]: as corner_strain. tet_line
+   batches of PALPATE_LANES. x and x_start: with PALPATE_DISPLACED displacements. tet_moduli: V mu, V lambda, damping/dt, energy. tet_strain [batch][7][lanes]: as corner_strain. tet_line
    [batch][18][lanes]: F, and how the moves change it. */
 #define LINE_REALS 18
 
@@ -817,8 +930,7 @@ __kernel void start_tets(const __global StepParams* p, const __global float4* x_
   float rates[PALPATE_LANES];
 #pragma unroll
   for (uint l = 0; l < PALPATE_LANES; ++l) rates[l] = first + l <= last ? tet_moduli[first + l].z : 0.0f;
-  const RSym c = right_cauchy_green(&f);
-  store_strain(&f, &c, LOAD_R(rates), tet_strain + (size_t)batch * 7 * PALPATE_LANES);
+  store_strain(&f, LOAD_R(rates), tet_strain + (size_t)batch * 7 * PALPATE_LANES);
 }
 
 static inline RMat load_mat(const __global float* real) {
@@ -857,10 +969,12 @@ static inline __attribute__((always_inline)) PALPATE_R work_of_batch(const __glo
     known[0][l] = q.x, known[1][l] = q.y, known[2][l] = q.z, known[3][l] = q.w;
 #endif
   }
+  RMat at;
+  at.xx = from->xx + share * turn->xx, at.xy = from->xy + share * turn->xy, at.xz = from->xz + share * turn->xz;
+  at.yx = from->yx + share * turn->yx, at.yy = from->yy + share * turn->yy, at.yz = from->yz + share * turn->yz;
+  at.zx = from->zx + share * turn->zx, at.zy = from->zy + share * turn->zy, at.zz = from->zz + share * turn->zz;
   RCorner corner;
-  corner.f.xx = from->xx + share * turn->xx, corner.f.xy = from->xy + share * turn->xy, corner.f.xz = from->xz + share * turn->xz;
-  corner.f.yx = from->yx + share * turn->yx, corner.f.yy = from->yy + share * turn->yy, corner.f.yz = from->yz + share * turn->yz;
-  corner.f.zx = from->zx + share * turn->zx, corner.f.zy = from->zy + share * turn->zy, corner.f.zz = from->zz + share * turn->zz;
+  set_deformation(&corner, &at);
   corner.mu_v = LOAD_R(moduli[0]);
   corner.lambda_v = fmin(LOAD_R(moduli[1]), p->lambda_cap * corner.mu_v);
   corner.has_fibers = 0;
@@ -898,7 +1012,7 @@ static inline __attribute__((always_inline)) PALPATE_R work_of_batch(const __glo
     PALPATE_ELASTIC_ENERGIES(ADD_ENERGY)
 #undef ADD_ENERGY
 #if PALPATE_VISCOUS
-    add_viscous(&corner.f, &corner.g, &start, rate, corner.mu_v, corner.lambda_v, &force, &unused);
+    add_corner_viscous(&corner, &start, rate, &force, &unused);
 #endif
     sum += dot_r(&force, &columns[axis]);
   }
@@ -951,7 +1065,7 @@ __kernel void work_on_line(const __global StepParams* p, const __global float* s
 
 /* The residual of the implicit equation at the current x: the sum of all forces minus mass times acceleration [N]; parts are selected by
    `parts`: 1 elastic and viscous, pressure of a kept volume included, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors.
-   w = 1 where a contact or an anchor of these acts, else 0.
+   w = 1 where a contact or an anchor of these acts, else 0. is_trial: displacements are not those of x, and no elastic forces are wanted.
    Work-item: vertex, fixed ones included. */
 __kernel void vertex_forces(const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
                             const __global float4* y, const __global float* mass, const __global uint2* block_range,
@@ -960,7 +1074,12 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
                             const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
                             const __global ToolContact* contacts, const __global Collider* colliders,
                             const __global PlaneObstacle* obstacles, const __global uint* anchor_begin, const __global Anchor* anchors,
-                            __global float4* forces SURFACE_ARGS SHAPE_ARGS PRESSURE_ARGS SHELL_ARGS SMOOTHING_ARGS) {
+                            __global float4* forces
+#if PALPATE_DISPLACED
+                                DISPLACED_ARGS,
+                            uint is_trial
+#endif
+                                SURFACE_ARGS SHAPE_ARGS PRESSURE_ARGS SHELL_ARGS SMOOTHING_ARGS) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   Block b;
@@ -969,7 +1088,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
   if (parts & 1u) {
     for (uint lane = 0; lane < PALPATE_TEAM; ++lane) {
       b.force += elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations,
-                               (__global float*)0 SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES)
+                               (__global float*)0 DISPLACED_VALUES SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES)
                      .force;
     }
 #if PALPATE_VOLUME
@@ -979,7 +1098,14 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
     }
 #endif
   }
-  if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w) * (x[v].xyz - y[v].xyz);
+  if (parts & 2u) {
+#if PALPATE_DISPLACED
+    const float3 beyond = is_trial != 0 ? x[v].xyz - y[v].xyz : TO_TARGET(v);
+#else
+    const float3 beyond = TO_TARGET(v);
+#endif
+    b.force -= mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w) * beyond;
+  }
   bool acts = false;
   if (parts & 4u) {
     acts = add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
@@ -1227,36 +1353,59 @@ __kernel void component_shares(const __global StepParams* p, uint component_coun
 #define ENTRY_VALUES
 #endif
 
-/* Chebyshev acceleration of the sweeps (Chen et al. 4.2) for vertices that touch nothing. */
+/* Chebyshev acceleration of the sweeps (Chen et al. 4.2) for vertices that touch nothing. x_before, x_before2: with PALPATE_DISPLACED
+   displacements. */
 static inline void accelerate_vertex(uint v, float omega, __global float4* x, __global float4* x_before, __global float4* x_before2,
-                                     __global uchar* touched, const __global uint* held_axes BOUND_ARGS ENTRY_ARGS) {
-  float4 xv = x[v];
+                                     __global uchar* touched, const __global uint* held_axes DISPLACED_ARGS BOUND_ARGS ENTRY_ARGS) {
+#if PALPATE_DISPLACED
+#define MOVE_BETWEEN(a, b) displacement_between(a, b)
+#else
+#define MOVE_BETWEEN(a, b) ((a).xyz - (b).xyz)
+#endif
+  float4 now = OF_TETS(x)[v];
   /* A sweep that takes back more than half of the move before it ends the momentum of its vertex: where the estimate of the spectral
      radius is too high, the recurrence would swing ever farther. */
-  const float3 last = x_before[v].xyz - x_before2[v].xyz;
-  const bool goes_on = dot(xv.xyz - x_before[v].xyz, last) >= -0.5f * dot(last, last);
+  const float3 last = MOVE_BETWEEN(x_before[v], x_before2[v]);
+  const bool goes_on = dot(MOVE_BETWEEN(now, x_before[v]), last) >= -0.5f * dot(last, last);
   if (omega != 1.0f && goes_on && !(touched[v] & PALPATE_TOUCH_PUSHED)) {
     const uint held = held_axes[v];
-    const float4 on = omega * (xv - x_before2[v]) + x_before2[v];
-    const float3 to = keep_held(xv.xyz, on.xyz, held);
+    float4 xv = x[v];
+#if PALPATE_DISPLACED
+    const float4 wanted = displaced_by(now, without_held((omega - 1.0f) * displacement_between(now, x_before2[v]), held));
+    const float3 to = keep_held(xv.xyz, rest[v].xyz + wanted.xyz, held);
+#else
+    const float4 on = omega * (now - x_before2[v]) + x_before2[v];
+    const float3 to = keep_held(now.xyz, on.xyz, held);
+#endif
 #if PALPATE_SURFACE
     uint truncated = 0;
     xv.xyz = bounded_move(xv.xyz, to, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
     if (truncated) touched[v] |= PALPATE_TOUCH_TRUNCATED;
+#elif PALPATE_DISPLACED
+    xv.xyz = to;
 #else
     xv = (float4)(to, on.w);
 #endif
     x[v] = xv;
+#if PALPATE_DISPLACED
+    now = displacement_of(xv, rest[v], wanted);
+    u[v] = now;
+#else
+    now = xv;
+#endif
   }
   x_before2[v] = x_before[v];
-  x_before[v] = xv;
+  x_before[v] = now;
 }
 
 /* Work-item: free vertex. */
 __kernel void accelerate(const __global StepParams* p, float omega, __global float4* x, __global float4* x_before,
-                         __global float4* x_before2, __global uchar* touched, const __global uint* held_axes BOUND_ARGS ENTRY_ARGS) {
+                         __global float4* x_before2, __global uchar* touched,
+                         const __global uint* held_axes DISPLACED_ARGS BOUND_ARGS ENTRY_ARGS) {
   const uint v = (uint)get_global_id(0);
-  if (v < p->free_count) accelerate_vertex(v, omega, x, x_before, x_before2, touched, held_axes BOUND_VALUES ENTRY_VALUES);
+  if (v < p->free_count) {
+    accelerate_vertex(v, omega, x, x_before, x_before2, touched, held_axes DISPLACED_VALUES BOUND_VALUES ENTRY_VALUES);
+  }
 }
 
 #if PALPATE_PHASES
@@ -1267,7 +1416,7 @@ __kernel void accelerate(const __global StepParams* p, float omega, __global flo
    mend, the recurrence must not carry on. Work-item: free vertex. */
 __kernel void move_along(const __global StepParams* p, const __global uint* gate, const __global float4* moves, const __global float* share,
                          __global float4* x, uint has_history, __global float4* x_before, __global float4* x_before2,
-                         __global uchar* touched, const __global uint* held_axes BOUND_ARGS
+                         __global uchar* touched, const __global uint* held_axes DISPLACED_ARGS BOUND_ARGS
 #if PALPATE_SURFACE
                          ,
                          const __global uint* entry_begins
@@ -1279,7 +1428,13 @@ __kernel void move_along(const __global StepParams* p, const __global uint* gate
   if (!(dot(move, move) > 0.0f)) return;
   const float4 xv = x[v];
   const uint held = held_axes[v];
+#if PALPATE_DISPLACED
+  const float4 from = u[v];
+  const float4 wanted = displaced_by(from, without_held(move, held));
+  float3 to = keep_held(xv.xyz, rest[v].xyz + wanted.xyz, held);
+#else
   float3 to = keep_held(xv.xyz, xv.xyz + move, held);
+#endif
 #if PALPATE_SURFACE
   uint truncated = 0;
   to = bounded_move(xv.xyz, to, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
@@ -1288,9 +1443,17 @@ __kernel void move_along(const __global StepParams* p, const __global uint* gate
   (void)touched;
 #endif
   x[v] = (float4)(to, xv.w);
+#if PALPATE_DISPLACED
+  u[v] = displacement_of(x[v], rest[v], wanted);
+  if (has_history == 0) return;
+  const float3 moved = displacement_between(u[v], from);
+  x_before[v] = displaced_by(x_before[v], moved);
+  x_before2[v] = displaced_by(x_before2[v], moved);
+#else
   if (has_history == 0) return;
   x_before[v].xyz += to - xv.xyz;
   x_before2[v].xyz += to - xv.xyz;
+#endif
 }
 
 static inline ulong mix_bits(ulong h) {

@@ -37,6 +37,11 @@ absl::StatusOr<TissueBuffers> TissueBuffers::Create(Queue& queue, const TissueLa
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.velocity_before, n, "velocities_before"));
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.x_before, history, "positions_before"));
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.x_before2, history, "positions_before2"));
+  if (layout.IsDisplaced()) {
+    PALPATE_RETURN_IF_ERROR(Upload(queue, &b.rest, layout.rest_m.values(), "rest"));
+    PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.u, n, "displacements"));
+    PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.u_start, n, "displacements_start"));
+  }
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.touched, n, "touched"));
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.gate, 1, "gate"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.mass, layout.mass_kg.values(), "masses"));
@@ -67,6 +72,7 @@ absl::Status TissueBuffers::Follow(const TissueLayout& layout, const TissueLayou
   PALPATE_RETURN_IF_ERROR(w.AddElements(mass_damping, layout.mass_damping_per_s.values(), delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(held_axes, layout.held_axes.values(), delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(original_index, layout.original_index.values(), delta.slots));
+  if (layout.IsDisplaced()) PALPATE_RETURN_IF_ERROR(w.AddElements(rest, layout.rest_m.values(), delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(block_range, layout.block_range.values(), delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangle_range, layout.vertex_triangle_range.values(), delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangles, layout.vertex_triangles, delta.fan_places));
@@ -95,7 +101,8 @@ absl::Status TissueBuffers::Follow(const TissueLayout& layout, const TissueLayou
 size_t TissueBuffers::device_bytes() const {
   size_t sum = 0;
   const auto add = [&](const auto&... buffers) { sum += (buffers.size_bytes() + ...); };
-  add(params, x, x_start, y, velocity, velocity_before, x_before, x_before2, touched, gate, mass, mass_damping, original_index, held_axes);
+  add(params, x, x_start, y, velocity, velocity_before, x_before, x_before2, rest, u, u_start, touched, gate, mass, mass_damping,
+      original_index, held_axes);
   add(block_range, vertex_triangle_range, block_vertex, corner_index, vertex_triangles, corner_real, corner_strain, tets, triangles);
   add(tet_rest, tet_moduli, rotations, corner_turns);
   return sum;

@@ -25,9 +25,10 @@ struct TissueBuffers {
   DeviceBuffer<Float4> y;                    ///< [slot] inertial targets, with what loads and drives add
   DeviceBuffer<Float4> velocity;             ///< [slot] [m/s]
   DeviceBuffer<Float4> velocity_before;      ///< [slot] of the step before: the first guess needs the acceleration
-  DeviceBuffer<Float4> x_before, x_before2;  ///< [slot] in the sweeps before, for acceleration; empty without
-  DeviceBuffer<uint8_t> touched;             ///< [slot] 1: something stopped its move, Chebyshev must not carry it on
-  DeviceBuffer<uint32_t> gate;               ///< [1] not 0: kernels of sweeps, and of the end of a step, do nothing; see StepGate
+  DeviceBuffer<Float4> x_before, x_before2;  ///< [slot] in the sweeps before, for acceleration, or displacements; empty without
+  DeviceBuffer<Float4> rest, u, u_start;  ///< [slot] displacements x - rest, now and at the start; empty if not TissueLayout::IsDisplaced
+  DeviceBuffer<uint8_t> touched;          ///< [slot] 1: something stopped its move, Chebyshev must not carry it on
+  DeviceBuffer<uint32_t> gate;            ///< [1] not 0: kernels of sweeps, and of the end of a step, do nothing; see StepGate
 
   DeviceBuffer<float> mass, mass_damping;
   DeviceBuffer<uint32_t> original_index, held_axes;

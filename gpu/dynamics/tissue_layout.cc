@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <numeric>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "gpu/dynamics/layout_entries.h"
 #include "gpu/dynamics/nurbs_shell_model.h"
+#include "gpu/dynamics/volume_keeper.h"
 #include "gpu/shared/smoothing_types.h"
 
 namespace palpate::gpu {
@@ -19,6 +21,7 @@ namespace {
 
 constexpr float kStaticStiffness_n_per_m = 1e6F;  // more than any tissue's
 constexpr uint32_t kAllAxes = 7;
+constexpr double kMostRounding_m_per_s2 = 0.001;  // of accelerations: a ten-thousandth of gravity
 
 using Vec = std::array<double, 3>;
 
@@ -633,6 +636,23 @@ std::vector<uint32_t> PlaceVertices(const TissueModel& model, const TetLists& li
   return order;
 }
 
+/// 0 where the rounding of positions is not felt: forces are of E times the edge times the rounding, masses of the density times the third
+/// power of the edge. Else the low parts of displacements hold what half a bit of them is, up to the largest coordinate at rest.
+int32_t DisplacementExponent(const TissueModel& model, double mean_edge_m) {
+  double reach_m = 0;
+  double square_speed = 0;  // of sound [m^2/s^2]
+  for (const TissueTet& tet : model.tets) {
+    if (LayoutEntries::IsFree(tet) || tet.energy == TissueEnergy::kShapeMatched) continue;
+    square_speed = std::max(square_speed, LayoutEntries::YoungModulus(tet) / tet.density_kg_per_m3);
+    for (const uint32_t v : tet.vertices) {
+      for (const double coordinate : model.rest_m[v]) reach_m = std::max(reach_m, std::abs(coordinate));
+    }
+  }
+  const double rounding_m = 0.5 * std::numeric_limits<float>::epsilon() * reach_m;
+  if (!(square_speed * rounding_m > kMostRounding_m_per_s2 * mean_edge_m * mean_edge_m)) return 0;
+  return std::ilogb(reach_m) - 34;
+}
+
 /// Tets by their places, and what they are together.
 void PlaceTets(const TissueModel& model, size_t tet_room, LayoutEntries& entries, TissueLayout* layout) {
   layout->tet_count = static_cast<uint32_t>(model.tets.size());
@@ -661,6 +681,7 @@ void PlaceTets(const TissueModel& model, size_t tet_room, LayoutEntries& entries
   if (layout->live_tet_count > 0) {
     layout->mean_edge_m = edge_sum / (6.0 * layout->live_tet_count);
     layout->mean_young_modulus_pa = modulus_sum / layout->live_tet_count;
+    if (layout->HasStresses() && !KeepsVolumes(model)) layout->displacement_exponent = DisplacementExponent(model, layout->mean_edge_m);
   } else if (!layout->shell.empty()) {
     layout->mean_edge_m = layout->shell.mean_edge_m;
     layout->mean_young_modulus_pa = layout->shell.mean_modulus_pa;
@@ -933,6 +954,10 @@ absl::StatusOr<TissueLayout> LayOutTissueAs(const TissueModel& model, double dt_
   layout.has_energy = skeleton.has_energy;
   layout.has_fibers = skeleton.has_fibers;
   layout.has_viscosity = skeleton.has_viscosity;
+  layout.displacement_exponent = skeleton.displacement_exponent;
+  if (layout.IsDisplaced() && (!layout.HasStresses() || KeepsVolumes(model) || std::abs(layout.displacement_exponent) > 100)) {
+    return OtherModel("displacements are kept, or their unit");
+  }
   layout.mean_edge_m = skeleton.mean_edge_m;
   layout.mean_young_modulus_pa = skeleton.mean_young_modulus_pa;
   layout.block_range.resize(layout.vertex_count);

@@ -368,8 +368,10 @@ struct TissueLayout {
   std::array<bool, PALPATE_ENERGY_CODES> has_energy{};  ///< by TissueEnergy
   bool has_fibers = false;
   bool has_viscosity = false;
-  bool has_smoothing = false;        ///< there are node-smoothed tets
-  bool has_surface_contact = false;  ///< there is more than one body, or one that may meet itself
+  bool has_smoothing = false;         ///< there are node-smoothed tets
+  int32_t displacement_exponent = 0;  ///< not 0: tets are stiff or fine, so that the rounding of positions would be felt: kernels read
+                                      ///< displacements from rest, with low parts in units of 2^displacement_exponent m
+  bool has_surface_contact = false;   ///< there is more than one body, or one that may meet itself
   ShellLayout shell;
   double mean_edge_m = 0;            ///< of tets, or of shells where there are none
   double mean_young_modulus_pa = 0;  ///< likewise
@@ -385,6 +387,9 @@ struct TissueLayout {
     return mask;
   }
   uint32_t BatchesOfTets() const { return (tet_count + lanes - 1) / lanes; }  ///< work-items where each takes `lanes` tets
+  bool IsDisplaced() const { return displacement_exponent != 0; }
+  /// All energies are stresses, the same at the four corners of a tet, without fibres and smoothing.
+  bool HasStresses() const { return !has_smoothing && !has_fibers && (EnergyMask() & ~PALPATE_STRESS_ENERGIES) == 0; }
   bool HasRotatedEnergies() const { return (EnergyMask() & PALPATE_ROTATED_ENERGIES) != 0; }
 };
 
@@ -410,16 +415,17 @@ struct LayoutSkeleton {
   uint32_t tet_room = 0, triangle_room = 0;
   std::array<bool, PALPATE_ENERGY_CODES> has_energy{};
   bool has_fibers = false, has_viscosity = false;
+  int32_t displacement_exponent = 0;
   double mean_edge_m = 0, mean_young_modulus_pa = 0;
   RangePool blocks{0, 0}, fans{0, 0};  ///< of TissueLayoutEditor
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [lane_count, slots, free, fixed, begins, ends, index, block, fan, tets, triangles, energies, fibers, viscosity, edge, young,
-           block_pool, fan_pool] = *this;
+    auto& [lane_count, slots, free, fixed, begins, ends, index, block, fan, tets, triangles, energies, fibers, viscosity, displaced, edge,
+           young, block_pool, fan_pool] = *this;
     archive.Enter("LayoutSkeleton");
-    archive(lane_count, slots, free, fixed, begins, ends, index, block, fan, tets, triangles, energies, fibers, viscosity, edge, young,
-            block_pool, fan_pool);
+    archive(lane_count, slots, free, fixed, begins, ends, index, block, fan, tets, triangles, energies, fibers, viscosity, displaced, edge,
+            young, block_pool, fan_pool);
   }
 };
 

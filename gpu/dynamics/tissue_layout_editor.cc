@@ -86,6 +86,7 @@ LayoutSkeleton TissueLayoutEditor::Skeleton() const {
   skeleton.has_energy = layout.has_energy;
   skeleton.has_fibers = layout.has_fibers;
   skeleton.has_viscosity = layout.has_viscosity;
+  skeleton.displacement_exponent = layout.displacement_exponent;
   skeleton.mean_edge_m = layout.mean_edge_m;
   skeleton.mean_young_modulus_pa = layout.mean_young_modulus_pa;
   skeleton.blocks = blocks;

@@ -496,6 +496,7 @@ absl::Status TissueSolver::Impl::Settle(const StateSums& sums, TissueStep* step,
 absl::Status TissueSolver::Impl::KeepLastState() {
   PALPATE_RETURN_IF_ERROR(ForgetRotations());
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x_start, tissue_.x, layout_.vertex_count));
+  if (layout_.IsDisplaced()) PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.u_start, tissue_.u, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.velocity_before, tissue_.velocity, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(gathered_.EnqueueRead(*queue_));
   return queue_->FinishBlocking();

@@ -82,13 +82,15 @@ absl::Status TissueSolver::Impl::LoadState(StateReader& archive) {
 
 /// Of TissueBuffers what a step reads before it writes it, and is not the layout. The start of a step is where the one before ended.
 absl::Status TissueSolver::Impl::SaveBuffers(StateWriter& archive) {
-  [[maybe_unused]] auto& [params, x, x_start, y, velocity, velocity_before, x_before, x_before2, touched, gate, mass, mass_damping,
-                          original_index, held_axes, block_range, vertex_triangle_range, block_vertex, corner_index, vertex_triangles,
-                          corner_real, corner_strain, tets, triangles, tet_rest, tet_moduli, rotations, corner_turns] = tissue_;
+  [[maybe_unused]] auto& [params, x, x_start, y, velocity, velocity_before, x_before, x_before2, rest, u, u_start, touched, gate, mass,
+                          mass_damping, original_index, held_axes, block_range, vertex_triangle_range, block_vertex, corner_index,
+                          vertex_triangles, corner_real, corner_strain, tets, triangles, tet_rest, tet_moduli, rotations, corner_turns] =
+      tissue_;
   archive.Enter("TissueBuffers");
   PALPATE_RETURN_IF_ERROR(SaveBuffer(*queue_, x, archive));
   PALPATE_RETURN_IF_ERROR(SaveBuffer(*queue_, velocity, archive));
   PALPATE_RETURN_IF_ERROR(SaveBuffer(*queue_, velocity_before, archive));
+  if (u.count() > 0) PALPATE_RETURN_IF_ERROR(SaveBuffer(*queue_, u, archive));
   PALPATE_RETURN_IF_ERROR(SaveBuffer(*queue_, touched, archive));
   return SaveBuffer(*queue_, rotations, archive);
 }
@@ -100,6 +102,10 @@ absl::Status TissueSolver::Impl::LoadBuffers(StateReader& archive) {
     PALPATE_ASSIGN_OR_RETURN(std::vector<Float4> values, LoadBuffer(*queue_, *buffer, "another number of vertices", archive));
     archive.Check(std::all_of(values.begin(), values.end(), IsFinite), "a position or a velocity is not finite");
     if (buffer == &tissue_.x) positions = std::move(values);
+  }
+  if (layout_.IsDisplaced()) {
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<Float4> values, LoadBuffer(*queue_, tissue_.u, "another number of vertices", archive));
+    archive.Check(std::all_of(values.begin(), values.end(), IsFinite), "a displacement is not finite");
   }
   PALPATE_RETURN_IF_ERROR(LoadBuffer(*queue_, tissue_.touched, "another number of vertices", archive).status());
   PALPATE_RETURN_IF_ERROR(LoadBuffer(*queue_, tissue_.rotations, "another number of tets", archive).status());

@@ -287,6 +287,9 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
   PALPATE_RETURN_IF_ERROR(anchors_.MakeKernels(context, tools_.defines(), old == nullptr ? nullptr : &old->anchors_));
   PALPATE_RETURN_IF_ERROR(driven_.MakeKernels(context));
   PALPATE_ASSIGN_OR_RETURN(predict_, context.CreateKernel(kernels::tissue, "predict", defines));
+  if (layout_.IsDisplaced()) {
+    PALPATE_RETURN_IF_ERROR(predict_.Bind(Arg("rest", tissue_.rest), Arg("u", tissue_.u), Arg("u_start", tissue_.u_start)));
+  }
   return predict_.Bind(Arg("p", tissue_.params), Arg("x", tissue_.x), Arg("x_start", tissue_.x_start), Arg("y", tissue_.y),
                        Arg("velocity", tissue_.velocity), Arg("velocity_before", tissue_.velocity_before), Arg("mass", tissue_.mass),
                        Arg("mass_damping", tissue_.mass_damping), Arg("held_axes", tissue_.held_axes));

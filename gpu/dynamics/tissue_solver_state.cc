@@ -56,6 +56,7 @@ absl::Status TissueSolver::Impl::Reset() {
   PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.x, std::span<const Float4>(layout_.rest_m.values())));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Reset(*queue_, tissue_.x, tissue_.touched));
   if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->Reset(*queue_, tissue_.x));
+  PALPATE_RETURN_IF_ERROR(sweeps_.TakePositions(*queue_));
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x, tissue_.x_start, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity, Float4{}));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity_before, FallenFromRest()));
@@ -124,6 +125,7 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
   PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, positions));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Fit(*queue_, positions, velocities, tissue_.x, tissue_.touched));
   if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->Fit(*queue_, positions, velocities, tissue_.x));
+  PALPATE_RETURN_IF_ERROR(sweeps_.TakePositions(*queue_));
   PALPATE_RETURN_IF_ERROR(sweeps_.Reset(*queue_));
   PALPATE_RETURN_IF_ERROR(ForgetRotations());
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x, tissue_.x_start, layout_.vertex_count));

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/dynamics/layout_entries.h"
 #include "gpu/dynamics/shape_clusters.h"
+#include "gpu/dynamics/tissue_solver.h"
 
 namespace palpate::gpu {
 
@@ -33,6 +34,15 @@ std::vector<float> Omegas(double rho, uint32_t count) {
   }
   return omegas;
 }
+
+/// What tets read: positions, or displacements.
+struct OfTets {
+  const DeviceBuffer<Float4>& now;
+  const DeviceBuffer<Float4>& start;
+
+  OfTets(const TissueBuffers& tissue, const TissueLayout& layout)
+      : now(layout.IsDisplaced() ? tissue.u : tissue.x), start(layout.IsDisplaced() ? tissue.u_start : tissue.x_start) {}
+};
 
 /// The phases of a sweep, in stages that need each other.
 class PhaseList {
@@ -101,14 +111,21 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
               {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
               {"PALPATE_VOLUME", flag(volumes_ != nullptr)},
               {"PALPATE_SMOOTHING", flag(smoothing_ != nullptr)},
+              {"PALPATE_DISPLACED", std::to_string(layout_.displacement_exponent)},
               {"PALPATE_SHELL", absl::StrCat(layout_.shell.mask, "u")}};
-  constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {
-      {&TissueSweeps::start_strain_, "start_strain"},   {&TissueSweeps::extract_rotations_, "extract_rotations"},
-      {&TissueSweeps::turn_corners_, "turn_corners"},   {&TissueSweeps::solve_color_, "solve_color"},
-      {&TissueSweeps::vertex_forces_, "vertex_forces"}, {&TissueSweeps::accelerate_, "accelerate"},
-      {&TissueSweeps::move_along_, "move_along"},       {&TissueSweeps::start_tets_, "start_tets"},
-      {&TissueSweeps::begin_line_, "begin_line"},       {&TissueSweeps::work_on_line_, "work_on_line"},
-      {&TissueSweeps::keep_volumes_, "keep_volumes"},   {&TissueSweeps::run_phases_, "run_phases"}};
+  constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {{&TissueSweeps::start_strain_, "start_strain"},
+                                                                         {&TissueSweeps::extract_rotations_, "extract_rotations"},
+                                                                         {&TissueSweeps::turn_corners_, "turn_corners"},
+                                                                         {&TissueSweeps::solve_color_, "solve_color"},
+                                                                         {&TissueSweeps::vertex_forces_, "vertex_forces"},
+                                                                         {&TissueSweeps::accelerate_, "accelerate"},
+                                                                         {&TissueSweeps::move_along_, "move_along"},
+                                                                         {&TissueSweeps::start_tets_, "start_tets"},
+                                                                         {&TissueSweeps::begin_line_, "begin_line"},
+                                                                         {&TissueSweeps::work_on_line_, "work_on_line"},
+                                                                         {&TissueSweeps::keep_volumes_, "keep_volumes"},
+                                                                         {&TissueSweeps::run_phases_, "run_phases"},
+                                                                         {&TissueSweeps::follow_positions_, "follow_positions"}};
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
     if (kernel == &TissueSweeps::keep_volumes_ && !volumes_) continue;
@@ -116,6 +133,7 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
     if (is_of_rotations && !layout_.HasRotatedEnergies()) continue;
     if (kernel == &TissueSweeps::run_phases_ && !HasPhases()) continue;
     if (kernel == &TissueSweeps::move_along_ && !moves_along_) continue;
+    if (kernel == &TissueSweeps::follow_positions_ && !layout_.IsDisplaced()) continue;
     const bool is_of_line =
         kernel == &TissueSweeps::start_tets_ || kernel == &TissueSweeps::begin_line_ || kernel == &TissueSweeps::work_on_line_;
     if (is_of_line && !(moves_along_ && HasStresses())) continue;
@@ -129,13 +147,13 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
 }
 
 absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const ToolContacts& tools, const TissueAnchors& anchors) {
-  PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count), Arg("x_start", tissue.x_start),
+  PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count), Arg("x_start", OfTets(tissue, layout_).start),
                                              Arg("block_vertex", tissue.block_vertex), Arg("corner_real", tissue.corner_real),
                                              Arg("corner_index", tissue.corner_index), Arg("corner_strain", tissue.corner_strain)));
   if (layout_.HasRotatedEnergies()) {
-    PALPATE_RETURN_IF_ERROR(extract_rotations_.Bind(Arg("gate", tissue.gate), Arg("p", tissue.params), Arg("x", tissue.x),
-                                                    Arg("tets", tissue.tets), Arg("tet_rest", tissue.tet_rest),
-                                                    Arg("rotations", tissue.rotations)));
+    PALPATE_RETURN_IF_ERROR(extract_rotations_.Bind(Arg("gate", tissue.gate), Arg("p", tissue.params),
+                                                    Arg("x", OfTets(tissue, layout_).now), Arg("tets", tissue.tets),
+                                                    Arg("tet_rest", tissue.tet_rest), Arg("rotations", tissue.rotations)));
     PALPATE_RETURN_IF_ERROR(turn_corners_.Bind(Arg("block_count", layout_.block_count), Arg("corner_index", tissue.corner_index),
                                                Arg("rotations", tissue.rotations), Arg("corner_turns", tissue.corner_turns)));
   }
@@ -173,6 +191,7 @@ absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const
   PALPATE_RETURN_IF_ERROR(accelerate_.Bind(Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_before", tissue.x_before),
                                            Arg("x_before2", tissue.x_before2), Arg("touched", tissue.touched),
                                            Arg("held_axes", tissue.held_axes)));
+  if (layout_.IsDisplaced()) PALPATE_RETURN_IF_ERROR(BindDisplacements(tissue));
   if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
   if (!layout_.shell.empty()) {
     shells_ = std::make_unique<ShellTerms>(layout_.shell);
@@ -192,9 +211,26 @@ absl::Status TissueSweeps::BindSmoothing() {
   return smoothing_->BindPhases(run_phases_);
 }
 
+absl::Status TissueSweeps::BindDisplacements(const TissueBuffers& tissue) {
+  x_ = &tissue.x;
+  for (Kernel* kernel : {&solve_color_, &vertex_forces_, &accelerate_, &move_along_, &run_phases_, &follow_positions_}) {
+    if (*kernel) PALPATE_RETURN_IF_ERROR(kernel->Bind(Arg("rest", tissue.rest), Arg("u", tissue.u)));
+  }
+  return follow_positions_.Bind(Arg("p", tissue.params), Arg("x", tissue.x));
+}
+
+/// Where something else moved vertices, before tets are read.
+absl::Status TissueSweeps::FollowPositions(Queue& queue) {
+  return layout_.IsDisplaced() ? queue.Launch(follow_positions_, {layout_.vertex_count, 0}, Arg("anew", uint32_t{0})) : absl::OkStatus();
+}
+
+absl::Status TissueSweeps::TakePositions(Queue& queue) {
+  return layout_.IsDisplaced() ? queue.Launch(follow_positions_, {layout_.vertex_count, 0}, Arg("anew", uint32_t{1})) : absl::OkStatus();
+}
+
 /// Work along moves.
 absl::Status TissueSweeps::BindLine(const TissueBuffers& tissue) {
-  PALPATE_RETURN_IF_ERROR(start_tets_.Bind(Arg("p", tissue.params), Arg("x_start", tissue.x_start), Arg("tets", tissue.tets),
+  PALPATE_RETURN_IF_ERROR(start_tets_.Bind(Arg("p", tissue.params), Arg("x_start", OfTets(tissue, layout_).start), Arg("tets", tissue.tets),
                                            Arg("tet_rest", tissue.tet_rest), Arg("tet_moduli", tissue.tet_moduli),
                                            Arg("tet_strain", tet_strain_)));
   PALPATE_RETURN_IF_ERROR(begin_line_.Bind(Arg("tets", tissue.tets), Arg("tet_rest", tissue.tet_rest)));
@@ -296,8 +332,8 @@ absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
   [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omegas_host, plain, has_swept, shapes, volumes,
                           shells, smoothing, has_goal, strain, rotations, turn_corners, solve, vertex_forces, accelerate, move,
-                          keep_volumes, start_tets, begin_line, work_on_line, run_phases, forces, tet_strain, tet_line, phases, omegas,
-                          tickets] = *this;
+                          keep_volumes, start_tets, begin_line, work_on_line, run_phases, follow_positions, x, forces, tet_strain, tet_line,
+                          phases, omegas, tickets] = *this;
   if (smoothing) PALPATE_RETURN_IF_ERROR(smoothing->SaveState(queue, archive));
   return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
 }
@@ -320,6 +356,7 @@ absl::Status TissueSweeps::BeginSweeps(Queue& queue) {
   ForgetHistory();
   has_swept_ = false;
   if (!layout_.HasRotatedEnergies()) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(FollowPositions(queue));
   PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.BatchesOfTets(), 0}));
   return queue.Enqueue(turn_corners_, {layout_.block_count, 0});
 }
@@ -335,6 +372,7 @@ absl::Status TissueSweeps::UpdateForSweep(Queue& queue, const TissueBuffers& tis
 }
 
 absl::Status TissueSweeps::Update(Queue& queue, const TissueBuffers& tissue) {
+  PALPATE_RETURN_IF_ERROR(FollowPositions(queue));
   if (layout_.HasRotatedEnergies()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.BatchesOfTets(), 0}));
   return UpdateForSweep(queue, tissue);
 }
@@ -342,6 +380,7 @@ absl::Status TissueSweeps::Update(Queue& queue, const TissueBuffers& tissue) {
 absl::Status TissueSweeps::Sweep(Queue& queue, const TissueBuffers& tissue) {
   if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Measure(queue, tissue.triangles, tissue.x, std::exchange(has_swept_, true)));
   if (smoothing_) PALPATE_RETURN_IF_ERROR(smoothing_->Measure(queue, tissue.x));
+  PALPATE_RETURN_IF_ERROR(FollowPositions(queue));
   for (size_t c = 0; c < layout_.color_end.size(); ++c) {
     const uint32_t count = layout_.color_end[c] - layout_.color_begin[c];
     if (count == 0) continue;
@@ -405,6 +444,7 @@ absl::Status TissueSweeps::RunPhases(Queue& queue, const SweepParts& parts, uint
     table.host = list.phases();
   }
   if (surface != nullptr) PALPATE_RETURN_IF_ERROR(BindTopology(*surface));
+  if (parts.colors) PALPATE_RETURN_IF_ERROR(FollowPositions(queue));
   const size_t groups = std::min(tuning_.phase_groups, list.widest());
   return queue.Launch(run_phases_, {groups * tuning_.phase_group, tuning_.phase_group}, Arg("phases", table.device),
                       Arg("phase_count", static_cast<uint32_t>(list.phases().size())), Arg("ticket_count", list.chunks()),
@@ -425,12 +465,18 @@ absl::Status TissueSweeps::MoveAlong(Queue& queue, const DeviceBuffer<Float4>& m
 absl::Status TissueSweeps::EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions,
                                          const DeviceBuffer<Float4>& forces_n) {
   if (smoothing_) PALPATE_RETURN_IF_ERROR(smoothing_->Measure(queue, positions));
+  if (layout_.IsDisplaced()) {
+    const bool is_trial = &positions != x_;
+    if (is_trial && (parts & kElasticForces) != 0)
+      return absl::InvalidArgumentError("elastic forces at positions whose displacements are not known");
+    PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("is_trial", uint32_t{is_trial ? 1U : 0U})));
+  }
   return queue.Launch(vertex_forces_, {layout_.vertex_count, 0}, Arg("parts", parts), Arg("x", positions), Arg("forces", forces_n));
 }
 
-absl::Status TissueSweeps::BeginLine(Queue& queue, const Range& range, const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& moves,
+absl::Status TissueSweeps::BeginLine(Queue& queue, const Range& range, const TissueBuffers& tissue, const DeviceBuffer<Float4>& moves,
                                      const DeviceBuffer<float>& sums) {
-  return queue.Launch(begin_line_, range, Arg("x", x), Arg("moves", moves), Arg("sums", sums));
+  return queue.Launch(begin_line_, range, Arg("x", OfTets(tissue, layout_).now), Arg("moves", moves), Arg("sums", sums));
 }
 
 absl::Status TissueSweeps::WorkOnLine(Queue& queue, const Range& range, const DeviceBuffer<float>& share, const DeviceBuffer<float>& sums) {

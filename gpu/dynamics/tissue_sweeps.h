@@ -64,6 +64,8 @@ class TissueSweeps {
   absl::Status Begin(Queue& queue, const TissueBuffers& tissue);
   /// Start of the sweeps of a step, from x.
   absl::Status BeginSweeps(Queue& queue);
+  /// Where displacements are kept: takes them from positions that were written, all of them.
+  absl::Status TakePositions(Queue& queue);
   /// Start of a sweep: rotations of smoothing domains and goals, at x. Those of tets follow their vertices in the sweep.
   absl::Status UpdateForSweep(Queue& queue, const TissueBuffers& tissue);
   /// Before forces are asked for: all rotations and goals, at x.
@@ -88,17 +90,16 @@ class TissueSweeps {
   absl::Status MoveAlong(Queue& queue, const DeviceBuffer<Float4>& moves, const DeviceBuffer<float>& share);
 
   /// Forces [N] at `positions` by slot, the sum of the chosen ForceParts, w = 1 where a contact or an anchor of these acts; after Update.
+  /// With HasStresses the elastic ones are those at the solver's own positions only.
   /// Of bodies that keep their volume: the pressures of the last sweep.
   absl::Status EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions, const DeviceBuffer<Float4>& forces_n);
   /// Whether BeginLine can: no fibres, no kept volumes, no smoothed tets, and all energies are PALPATE_STRESS_ENERGIES. What draws
   /// shape-matched bodies to their goals does not count, so they must not move along.
-  bool HasStresses() const {
-    return !volumes_ && !smoothing_ && !layout_.has_fibers && (layout_.EnergyMask() & ~PALPATE_STRESS_ENERGIES) == 0;
-  }
-  /// What the elastic and viscous forces do along `moves` [J], both by slot, at positions x + moves, as parts whose sum it is: one for each
-  /// of the work-items of `range`. After Update, whose rotations count. Each tet once: a fraction of the work of EnqueueForces. Needs
+  bool HasStresses() const { return !volumes_ && layout_.HasStresses(); }
+  /// What the elastic and viscous forces do along `moves` [J], by slot, at positions tissue.x + moves, as parts whose sum it is: one for
+  /// each of the work-items of `range`. After Update, whose rotations count. Each tet once: a fraction of the work of EnqueueForces. Needs
   /// moves.
-  absl::Status BeginLine(Queue& queue, const Range& range, const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& moves,
+  absl::Status BeginLine(Queue& queue, const Range& range, const TissueBuffers& tissue, const DeviceBuffer<Float4>& moves,
                          const DeviceBuffer<float>& sums);
   /// The same at x + share[0] * moves of the last BeginLine, for less.
   absl::Status WorkOnLine(Queue& queue, const Range& range, const DeviceBuffer<float>& share, const DeviceBuffer<float>& sums);
@@ -117,6 +118,8 @@ class TissueSweeps {
   absl::Status MakeShapes(Queue& queue, const TissueModel& model);
   bool TouchesShapes(const TissueModel& model, const TissueChange& change, const TissueLayoutDelta& delta) const;
   absl::Status BindLine(const TissueBuffers& tissue);
+  absl::Status BindDisplacements(const TissueBuffers& tissue);
+  absl::Status FollowPositions(Queue& queue);
   absl::Status BindShapes();
   absl::Status BindVolumes(const TissueBuffers& tissue);
   absl::Status BindSmoothing();
@@ -138,7 +141,8 @@ class TissueSweeps {
   std::unique_ptr<SmoothingDomains> smoothing_;  // null: no node-smoothed tets
   std::vector<uint8_t> has_goal_;                // [slot], if there are shape-matched bodies
   Kernel start_strain_, extract_rotations_, turn_corners_, solve_color_, vertex_forces_, accelerate_, move_along_, keep_volumes_;
-  Kernel start_tets_, begin_line_, work_on_line_, run_phases_;
+  Kernel start_tets_, begin_line_, work_on_line_, run_phases_, follow_positions_;
+  const DeviceBuffer<Float4>* x_ = nullptr;  // whose displacements are kept; null: of none
   DeviceBuffer<Float4> forces_;
   DeviceBuffer<float> tet_strain_, tet_line_;
   /// Phases as they were last written: with colours, and of tools alone.

@@ -1,4 +1,5 @@
-/* Evaluates gpu/dynamics/elasticity.clh on independent cases, for its tests. PALPATE_R: double (default) or float.
+/* Evaluates gpu/dynamics/elasticity.clh on independent cases, for its tests. PALPATE_R: double (default) or float. With PALPATE_DISPLACED F
+   and C are given without the unit matrix.
    Per case, 45 reals in: F (9, by rows), R (9), g (3), C at the start of the step (6: xx xy xz yy yz zz), rate, V mu, V lambda, rows of
    Dm^-1 (9, minus their sum is g), fibre direction (3), V alpha, V beta, V (mu along - mu across).
    Per case, 10 reals out for each energy of gpu/shared/energies.h, then for each with fibres (the same where it has none), then for
@@ -66,7 +67,8 @@ __kernel void evaluate_elasticity(uint count, const __global PALPATE_R* cases, _
   const __global PALPATE_R* in = cases + (size_t)i * REALS_IN;
   __global PALPATE_R* out = results + (size_t)i * REALS_OUT;
   RCorner corner;
-  corner.f = load_mat(in);
+  const RMat gradient = load_mat(in);
+  set_deformation(&corner, &gradient);
   corner.g = load_vec(in + 18);
   const RMat r = load_mat(in + 9);
   set_rotation(&corner, &r);
@@ -98,6 +100,12 @@ __kernel void evaluate_elasticity(uint count, const __global PALPATE_R* cases, _
     PALPATE_ELASTIC_ENERGIES(EVALUATE)
   }
   clear(&force, &hessian);
+#if PALPATE_DISPLACED
+  add_viscous_displaced(&corner.f, &corner.h, &corner.g, &start, rate, corner.mu_v, corner.lambda_v, &force, &hessian);
+  const RSym strain = green_strain_since(&corner.h, &start);
+  store(hooke_energy(&strain, rate * corner.mu_v, rate * corner.lambda_v), &force, &hessian, out);
+#else
   add_viscous(&corner.f, &corner.g, &start, rate, corner.mu_v, corner.lambda_v, &force, &hessian);
   store(viscous_energy(&corner.f, &start, rate, corner.mu_v, corner.lambda_v), &force, &hessian, out);
+#endif
 }

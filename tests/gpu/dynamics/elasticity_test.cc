@@ -75,24 +75,27 @@ using Results = std::array<Result, kTermCount>;
 
 class ElasticityTest : public test::DeviceTest {
  protected:
+  /// `displaced`: kernels are given F and C without the unit matrix.
   template <typename Real>
-  std::vector<Results> Evaluate(const std::vector<Case>& cases) {
+  std::vector<Results> Evaluate(const std::vector<Case>& cases, bool displaced = false) {
+    const Matrix3d known = (displaced ? 1.0 : 0.0) * Matrix3d::Identity();
     std::vector<Real> in;
     in.reserve(cases.size() * kRealsIn);
     const auto push = [&](double v) { in.push_back(static_cast<Real>(v)); };
     for (const Case& c : cases) {
       const Matrix3d r = PolarRotation(c.f);
-      for (const Matrix3d& m : {c.f, r}) {
+      for (const Matrix3d& m : {Matrix3d(c.f - known), r}) {
         for (int i = 0; i < 9; ++i) push(m(i / 3, i % 3));
       }
       for (int i = 0; i < 3; ++i) push(c.g[i]);
-      for (const auto& [i, j] : {std::pair{0, 0}, {0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}}) push(c.c_start(i, j));
+      for (const auto& [i, j] : {std::pair{0, 0}, {0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}}) push(c.c_start(i, j) - known(i, j));
       for (const double v : {c.rate, c.mu_v, c.lambda_v}) push(v);
       for (int i = 0; i < 9; ++i) push(c.rows(i / 3, i % 3));
       for (const double v : {c.fibers.x(), c.fibers.y(), c.fibers.z(), c.alpha_v, c.beta_v, c.shear_v}) push(v);
     }
     ProgramDefines defines;
     if (std::is_same_v<Real, float>) defines = {{"PALPATE_R", "float"}, {"PALPATE_DOUBLE", "0"}};
+    if (displaced) defines["PALPATE_DISPLACED"] = "1";
     auto kernel = context()->CreateKernel(kernels::elasticity_double, "evaluate_elasticity", defines);
     EXPECT_TRUE(kernel.ok()) << kernel.status();
     if (!kernel.ok()) return {};
@@ -247,6 +250,59 @@ TEST_F(ElasticityTest, ForcesAndBlocksMatchFiniteDifferences) {
   }
   for (int term = 0; term < kTermCount; ++term) {
     RecordProperty(std::string("worst_force_error_") + std::to_string(term), std::to_string(worst_force[term]));
+  }
+}
+
+TEST_F(ElasticityTest, FormsInDisplacementsAreTheSameFunctions) {
+  if (!HasDouble()) GTEST_SKIP() << "the device has no double precision";
+  const std::vector<Case> cases = Cases();
+  const std::vector<Results> plain = Evaluate<double>(cases);
+  const std::vector<Results> displaced = Evaluate<double>(cases, true);
+  ASSERT_EQ(displaced.size(), cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const double stretch = std::max(1.0, std::pow(cases[i].f.squaredNorm(), 2));
+    for (int term = 0; term < kTermCount; ++term) {
+      SCOPED_TRACE(testing::Message() << kTermNames[term] << ", case " << i << "\nF =\n" << cases[i].f);
+      const Result& a = plain[i][term];
+      const Result& b = displaced[i][term];
+      const double moduli = (cases[i].mu_v + cases[i].lambda_v + FiberModulus(cases[i], term)) * stretch * (IsSprings(term) ? 25 : 1);
+      EXPECT_NEAR(b.energy, a.energy, 1e-13 * moduli);
+      EXPECT_LT((b.force - a.force).norm(), 1e-13 * moduli * cases[i].g.norm());
+      EXPECT_LT((b.hessian - a.hessian).norm(), 1e-13 * moduli * cases[i].g.squaredNorm());
+    }
+  }
+}
+
+// The forces of small strains, also turned a little, keep their digits in floats; from F itself they drown in the rounding of 1.
+TEST_F(ElasticityTest, FormsInDisplacementsKeepSmallStrains) {
+  if (!HasDouble()) GTEST_SKIP() << "the device has no double precision";
+  std::vector<Case> cases = Cases();
+  for (Case& c : cases) {
+    c.f = Matrix3d::Identity() + RandomMatrix(1e-5);
+    const Matrix3d start = Matrix3d::Identity() + RandomMatrix(1e-5);
+    c.c_start = start.transpose() * start;
+  }
+  // What the device is given is rounded already; its exact forces are those of that.
+  const auto rounded = [](const Matrix3d& m) { return Matrix3d(m.cast<float>().cast<double>()); };
+  for (Case& c : cases) {
+    c.f = Matrix3d::Identity() + rounded(c.f - Matrix3d::Identity());
+    c.c_start = Matrix3d::Identity() + rounded(c.c_start - Matrix3d::Identity());
+  }
+  const std::vector<Results> exact = Evaluate<double>(cases, true);
+  const std::vector<Results> plain = Evaluate<float>(cases);
+  const std::vector<Results> displaced = Evaluate<float>(cases, true);
+  ASSERT_EQ(displaced.size(), cases.size());
+  for (const int term : {static_cast<int>(kStableNeoHookean), static_cast<int>(kLinear), static_cast<int>(kStVenantKirchhoff),
+                         static_cast<int>(kLinearFibers), static_cast<int>(kStVenantKirchhoffFibers), static_cast<int>(kViscous)}) {
+    SCOPED_TRACE(kTermNames[term]);
+    double worst = 0, worst_plain = 0;
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const double scale = (cases[i].mu_v + cases[i].lambda_v + FiberModulus(cases[i], term)) * 1e-5 * cases[i].g.norm();
+      worst = std::max(worst, (displaced[i][term].force - exact[i][term].force).norm() / scale);
+      worst_plain = std::max(worst_plain, (plain[i][term].force - exact[i][term].force).norm() / scale);
+    }
+    EXPECT_LT(worst, 1e-6);
+    EXPECT_GT(worst_plain, 1e-3);
   }
 }
 

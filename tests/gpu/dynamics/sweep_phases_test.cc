@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/dynamics/tissue_solver.h"
 #include "tests/gpu/dynamics/shell_models.h"
 #include "tests/gpu/dynamics/surface_models.h"
@@ -111,6 +112,15 @@ Case Corrected() {
   c.name = "corrected";
   c.options.coarse_nodes = 64;
   c.options.acceleration = 0.85;
+  return c;
+}
+
+/// Tets read displacements.
+Case Stiff(TissueEnergy energy, uint32_t coarse_nodes) {
+  Case c = Pressed();
+  c.name = absl::StrCat("stiff ", Name(energy), ", ", coarse_nodes, " nodes");
+  c.model = Block({.young_modulus_pa = 2e6, .damping_s = 0.01, .energy = energy});
+  c.options.coarse_nodes = coarse_nodes;
   return c;
 }
 
@@ -251,7 +261,10 @@ TEST_F(SweepPhasesTest, SoTheyAreWithAllThatStandsBetweenSweeps) {
   const TissueTuning plain{};
   std::vector<TissueTuning> phased = Phased(plain);
   phased = {phased[1], phased[2]};
-  for (const Case& c : {Stacked(0), OfEnergy(TissueEnergy::kCorotated), Corrected(), KeepingVolume()}) ExpectSameBits(c, plain, phased);
+  for (const Case& c : {Stacked(0), OfEnergy(TissueEnergy::kCorotated), Corrected(), KeepingVolume(),
+                        Stiff(TissueEnergy::kStableNeoHookean, 64), Stiff(TissueEnergy::kCorotated, 0)}) {
+    ExpectSameBits(c, plain, phased);
+  }
 }
 
 #ifdef PALPATE_NATIVE_KERNELS  // PoCL cannot build groups of many work-items with barriers in branches
