@@ -697,8 +697,8 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
                              global const uint* vertex_groups, global const uint* apart, global const float4* spheres,
                              global const uint* is_patch, global const uint* stale_bodies, global const float4* positions,
                              global const float4* rest_positions, float range_m, global const float* reaches, float rest_exclusion_m,
-                             global const float* spare, float spare_more_m, int element_boxes, uint a_shift, uint kind_shift, uint capacity, uint max_contacts, global ulong* keys,
-                             volatile global uint* counters) {
+                             global const float* spare, float spare_more_m, int element_boxes, uint a_shift, uint kind_shift,
+                             uint capacity, uint max_contacts, global ulong* keys, volatile global uint* counters) {
   const uint begin = (uint)get_global_id(0) * chunk;
   if (found) pair_count = found[1] != 0u || found[0] > pair_count ? 0u : found[0];
   const uint end = min(begin + chunk, pair_count);

@@ -176,7 +176,7 @@ class SceneTest(ServerTest):
         places = [0, 0.025, 0.075, 0.1]
         surface = {"degree_u": 2, "degree_v": 2, "knots_u": knots, "knots_v": knots, "control_m": [c for x in places for y in places for c in (x, y, 0)]}
         edge = {"box": {"min_m": {"x": -0.01, "y": -1, "z": -1}, "max_m": {"x": 0.03, "y": 1, "z": 1}}, "name": "edge"}
-        sheet = {"name": "sheet", "nurbs": {"object": {"patches": [surface]}, "thickness_m": 0.002}, "fixed": [edge],
+        sheet = {"name": "sheet", "nurbs": {"object": {"version": 1, "patches": [surface]}, "thickness_m": 0.002}, "fixed": [edge],
                  "material": {"model": "MATERIAL_MODEL_ST_VENANT_KIRCHHOFF", "young_modulus_pa": 1e7, "density_kg_per_m3": 1000, "mass_damping_per_s": 8}}
         with self.server.create({"bodies": [sheet]}) as scene:
             scene.step(240)
