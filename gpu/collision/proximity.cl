@@ -241,14 +241,17 @@ typedef struct {
   float rest_exclusion_sq_m2; /* 0: none */
   global const float* spare;  /* [body] or null: see drop_far_for_rest */
   float spare_more_m;         /* to be added to those above 0 */
-  uint a_shift;               /* of A in a key; B below it */
-  uint kind_shift;
+  uint shifts;                /* of A in a key, B being below it, and SHIFT_BITS higher that of the kind */
   int element_boxes; /* boxes of vertices and edges are tested before their distance */
   uint capacity;
   global ulong* keys;
   volatile global uint* counters;
-  uint triangle_pairs, element_pairs, tests, rest_excluded;
+  uint tests, rest_excluded;
 } Search;
+
+#define SHIFT_BITS 8u
+uint a_shift_of(const Search* search) { return search->shifts & ((1u << SHIFT_BITS) - 1u); }
+uint kind_shift_of(const Search* search) { return search->shifts >> SHIFT_BITS; }
 
 /* Coordinates of one corner in all lanes. */
 typedef struct {
@@ -380,7 +383,7 @@ void flush_batch(Search* search, Batch* batch, uint kind) {
     for (uint lane = 0; lane < batch->count; ++lane) {
       if (hits[lane] == 0) continue;
       if (place < search->capacity) {
-        search->keys[place] = ((ulong)kind << search->kind_shift) | ((ulong)batch->a[lane] << search->a_shift) | batch->b[lane];
+        search->keys[place] = ((ulong)kind << kind_shift_of(search)) | ((ulong)batch->a[lane] << a_shift_of(search)) | batch->b[lane];
       }
       ++place;
     }
@@ -713,13 +716,14 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
                    .rest_exclusion_sq_m2 = rest_exclusion_m * rest_exclusion_m,
                    .spare = spare,
                    .spare_more_m = spare_more_m,
-                   .a_shift = a_shift,
-                   .kind_shift = kind_shift,
+                   .shifts = a_shift | kind_shift << SHIFT_BITS,
                    .element_boxes = element_boxes,
                    .capacity = capacity,
                    .keys = keys,
                    .counters = counters};
   const Features features = {feature_boxes, feature_elements, feature_lanes, feature_counts};
+  uint triangle_pairs = 0;
+  uint element_pairs = 0;
   Batch near_triangles;
   Batch near_edges;
   near_triangles.count = 0;
@@ -750,21 +754,21 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
       uint mask = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y, apart);
       if (((p_stale >> row) & 1u) == 0u) mask &= q_stale;
       if (spheres && mask != 0u) mask = lanes_with_near_sphere(spheres, clusters.p_elements[row], clusters.q_elements, mask);
-      search.triangle_pairs += popcount(mask);
+      triangle_pairs += popcount(mask);
       any |= mask;
       clusters.masks[row] = mask;
       clusters.rows |= mask != 0u ? 1u << row : 0u;
     }
     if (any == 0u) continue;
-    search.element_pairs += count_element_pairs(&search, &clusters, any);
+    element_pairs += count_element_pairs(&search, &clusters, any);
     add_corners_of_p(&search, &near_triangles, &clusters, &q_lanes);
     add_corners_of_q(&search, &near_triangles, &clusters);
     add_edges(&search, &near_edges, &clusters);
   }
   flush_batch(&search, &near_triangles, PALPATE_VERTEX_TRIANGLE);
   flush_batch(&search, &near_edges, PALPATE_EDGE_EDGE);
-  add_wide(counters + COUNT_TRIANGLE_PAIRS, search.triangle_pairs);
-  add_wide(counters + COUNT_ELEMENT_PAIRS, search.element_pairs);
+  add_wide(counters + COUNT_TRIANGLE_PAIRS, triangle_pairs);
+  add_wide(counters + COUNT_ELEMENT_PAIRS, element_pairs);
   add_wide(counters + COUNT_TESTS, search.tests);
   add_wide(counters + COUNT_REST_EXCLUDED, search.rest_excluded);
 }
@@ -791,8 +795,7 @@ kernel void proximity_listed(global const ulong* list, global const uint* list_c
                    .rest_exclusion_sq_m2 = 0.0f,
                    .spare = spare,
                    .spare_more_m = 0.0f,
-                   .a_shift = a_shift,
-                   .kind_shift = kind_shift,
+                   .shifts = a_shift | kind_shift << SHIFT_BITS,
                    .element_boxes = 0,
                    .capacity = capacity,
                    .keys = keys,
