@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 // Of the vertices with bounds: if more than this share were held back, it is worth looking again.
 constexpr double kTruncatedShare = 0.01;
-// Spare of a body that lies near to itself at rest, by its mean edge: less, and it may go less far between detections; more, and more of
+// Spare of a body that lies near to itself at rest, by the harmonic mean of its edges: less, and it may go less far between detections; more, and more of
 // its pairs are kept.
 constexpr double kSpareEdges = 0.25;
 
