@@ -15,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 
 // Of the vertices with bounds: if more than this share were held back, it is worth looking again.
 constexpr double kTruncatedShare = 0.01;
-// Spare of a body that lies near to itself at rest, by the harmonic mean of its edges: less, and it may go less far between detections; more, and more of
-// its pairs are kept.
+// Spare of a body that lies near to itself at rest, by the harmonic mean of its edges: less, and it may go less far between detections;
+// more, and more of its pairs are kept.
 constexpr double kSpareEdges = 0.25;
 
 double MillisecondsSince(Clock::time_point mark) { return std::chrono::duration<double, std::milli>(Clock::now() - mark).count(); }

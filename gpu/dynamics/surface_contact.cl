@@ -225,9 +225,8 @@ __kernel void spend_reaches(uint body_count, const __global SurfaceParams* p, co
 
 /* What became of the vertices since the detection. Work-item: a contiguous share of the vertices. */
 __kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, const __global float* reaches, const __global float* caps,
-                          const __global float* spare, const __global float4* x,
-                          const __global float4* detected, const __global uint* vertex_groups, const __global uchar* touched,
-                          __global MovePartial* partials) {
+                          const __global float* spare, const __global float4* x, const __global float4* detected,
+                          const __global uint* vertex_groups, const __global uchar* touched, __global MovePartial* partials) {
   const uint me = (uint)get_global_id(0);
   const uint share = (vertex_count + (uint)get_global_size(0) - 1) / (uint)get_global_size(0);
   const uint begin = min(me * share, vertex_count);

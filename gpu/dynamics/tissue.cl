@@ -31,9 +31,9 @@
    Padding lanes have zero gradients and zero moduli, so they add exact zeros.
 
    Displacements: positions are rounded in the world, by far more than what a stiff tet is strained. With PALPATE_DISPLACED the state is
-   u = x - rest with low parts, see displacements.clh; x = rest + u is what contact and all else read. Who moves vertices and does not know of u leaves
-   x != rest + u; before tets are read next, follow_positions takes u from x there. corner_strain then holds C - I, tet_line H = F - I, and
-   x_before and x_before2 hold displacements. */
+   u = x - rest with low parts, see displacements.clh; x = rest + u is what contact and all else read. Who moves vertices and does not know
+   of u leaves x != rest + u; before tets are read next, follow_positions takes u from x there. corner_strain then holds C - I, tet_line
+   H = F - I, and x_before and x_before2 hold displacements. */
 /* clang-format on */
 #include "gpu/shared/dynamics_types.h"
 
@@ -245,8 +245,8 @@ static inline __attribute__((always_inline)) void add_corner_viscous(const RCorn
 }
 #endif
 
-/* Adds the elastic and viscous terms of one block of corners; x, xi: with PALPATE_DISPLACED displacements. Where energies read rotations, they follow F in corner_turns; with none of
-   these, they are those of `rotations`. */
+/* Adds the elastic and viscous terms of one block of corners; x, xi: with PALPATE_DISPLACED displacements. Where energies read rotations,
+   they follow F in corner_turns; with none of these, they are those of `rotations`. */
 static inline void add_block(float lambda_cap, const __global float4* x, float4 xi, uint block, const __global float* corner_real,
                              const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations,
                              __global float* corner_turns, RVec* force, RSym* hessian) {
@@ -670,9 +670,9 @@ static inline void store_strain(const RMat* gradient, PALPATE_R rate, __global f
   STORE_R(rate * fade * step(SPLAT(0.0f), determinant(f, &cof)), out + 6 * PALPATE_LANES);
 }
 
-/* store_strain of every corner at the start of the step; x_start: with PALPATE_DISPLACED displacements. A law linear in Green strain is sound up to strains of order one;
-   beyond, it would hold a tangled mesh in its tangle, so it fades as 1 / (1 + (|E|/2)^4) and does not act in inverted tets. Work-item:
-   block of corners of vertex block_vertex[block]. */
+/* store_strain of every corner at the start of the step; x_start: with PALPATE_DISPLACED displacements. A law linear in Green strain is
+   sound up to strains of order one; beyond, it would hold a tangled mesh in its tangle, so it fades as 1 / (1 + (|E|/2)^4) and does not act
+   in inverted tets. Work-item: block of corners of vertex block_vertex[block]. */
 __kernel void start_strain(uint block_count, const __global float4* x_start, const __global uint* block_vertex,
                            const __global float* corner_real, const __global uint* corner_index, __global float* corner_strain) {
   const uint block = (uint)get_global_id(0);
@@ -684,7 +684,8 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
                corner_strain + (size_t)block * 7 * PALPATE_LANES);
 }
 
-/* F, or of displacements H = F - I, of the tets first .. first + lanes - 1 (the last one where there are fewer), and which of these are no free places. */
+/* F, or of displacements H = F - I, of the tets first .. first + lanes - 1 (the last one where there are fewer), and which of these are no
+   free places. */
 static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first, uint last, const __global float4* x,
                                                                       const __global uint4* tets, const __global float4* tet_rest,
                                                                       LANE_INT* is_tet) {
@@ -914,8 +915,8 @@ __kernel void keep_volumes(uint first, uint count, const __global uint* entry_ve
 #endif
 
 /* Where elastic and viscous forces are stresses (PALPATE_STRESS_ENERGIES, no fibres), what they do along moves needs each tet once only, in
-   batches of PALPATE_LANES. x and x_start: with PALPATE_DISPLACED displacements. tet_moduli: V mu, V lambda, damping/dt, energy. tet_strain [batch][7][lanes]: as corner_strain. tet_line
-   [batch][18][lanes]: F, and how the moves change it. */
+   batches of PALPATE_LANES. x and x_start: with PALPATE_DISPLACED displacements. tet_moduli: V mu, V lambda, damping/dt, energy. tet_strain
+   [batch][7][lanes]: as corner_strain. tet_line [batch][18][lanes]: F or H, and how the moves change it. */
 #define LINE_REALS 18
 
 /* C and the acting viscosity at the start of a step. Work-item: batch. */

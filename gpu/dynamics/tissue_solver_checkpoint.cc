@@ -36,8 +36,7 @@ absl::StatusOr<std::vector<T>> LoadBuffer(Queue& queue, const DeviceBuffer<T>& b
 absl::Status TissueSolver::Impl::SaveState(StateWriter& archive) {
   // All members, so that a new one is not forgotten. Not saved: what the caller gives (queue, options, tuning, anchors, prescribed and
   // gathered vertices), what follows from the model and the layout (params, air, restitution, loads, driven, followers), kernels, and what
-  // lives for one step (component_shifts, barrier, state_check, energy, reports, control_points,
-  // nurbs_supports).
+  // lives for one step (component_shifts, barrier, state_check, energy, reports, control_points, nurbs_supports).
   [[maybe_unused]] auto& [queue, options, tuning, layout, edits, params, tissue, steps, sweep_count, predict, air, restitution, loads,
                           driven, rigid, nurbs, followers, control_points, nurbs_supports, surface, surface_generation, surface_reports,
                           tools, aims, anchors, sweeps, correction, component_shifts, barrier, gate, runs_ahead, ahead, passing_colliders,

@@ -467,8 +467,9 @@ absl::Status TissueSweeps::EnqueueForces(Queue& queue, uint32_t parts, const Dev
   if (smoothing_) PALPATE_RETURN_IF_ERROR(smoothing_->Measure(queue, positions));
   if (layout_.IsDisplaced()) {
     const bool is_trial = &positions != x_;
-    if (is_trial && (parts & kElasticForces) != 0)
+    if (is_trial && (parts & kElasticForces) != 0) {
       return absl::InvalidArgumentError("elastic forces at positions whose displacements are not known");
+    }
     PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("is_trial", uint32_t{is_trial ? 1U : 0U})));
   }
   return queue.Launch(vertex_forces_, {layout_.vertex_count, 0}, Arg("parts", parts), Arg("x", positions), Arg("forces", forces_n));
