@@ -354,6 +354,28 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
   return pushed;
 }
 
+/* A plane that does not push a vertex at `at`, but would where its step takes it, resists this step as it does where it begins to push. Else
+   a vertex that strain presses on a floor would go as deep as it likes as soon as it is lifted off by the least. Returns whether any does. */
+static inline bool meet_planes(const __global StepParams* p, uint v, float3 at, uint held, const __global uint2* vertex_triangle_range,
+                               const __global uint* vertex_triangles, const __global uint4* triangles, const __global PlaneObstacle* planes,
+                               Block* b) {
+  const uint2 fan = vertex_triangle_range[v];
+  if (p->plane_count == 0 || fan.x == fan.y) return false;
+  const float margin = p->margin_m + surface_offset(triangles[vertex_triangles[fan.x]]);
+  Block of_step = *b;
+  if (held) hold_axes(&of_step, held);
+  const float3 step = solve_block(&of_step);
+  bool meets = false;
+  for (uint i = 0; i < p->plane_count; ++i) {
+    const float4 plane = planes[i].normal_offset;
+    const float within = margin - (dot(plane.xyz, at) - plane.w);
+    if (within > 0.0f || !(within > dot(plane.xyz, step))) continue;
+    add_normal_term(b, plane.xyz, p->stiffness_n_per_m * within, p->stiffness_n_per_m);
+    meets = true;
+  }
+  return meets;
+}
+
 /* Springs that hold vertex v; those of it are anchors[anchor_begin[v] .. anchor_begin[v + 1]). Returns whether any pulls. */
 static inline bool add_anchors(uint v, float3 xv, const __global uint* anchor_begin, const __global Anchor* anchors,
                                const __global Collider* colliders, Block* b) {
@@ -836,6 +858,7 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
   pushed |= add_surface_contacts(sp, v, first, count, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
 #endif
   const uint held = held_axes[v];
+  pushed |= meet_planes(p, v, xi.xyz, held, vertex_triangle_range, vertex_triangles, triangles, obstacles, &b);
   if (held) hold_axes(&b, held);
 #if PALPATE_VOLUME
   const uint entry = vertex_entry[v];

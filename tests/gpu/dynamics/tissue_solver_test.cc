@@ -819,6 +819,43 @@ TEST_F(TissueSolverTest, ContactForceCarriesTheWeight) {
   }
 }
 
+/// Strain presses the bottom of a block on a floor, and something has lifted it off by the least. No sweep may then let it go as deep as the
+/// strain takes it where there is no floor.
+TEST_F(TissueSolverTest, APressedBlockThatIsLiftedOffStaysOnTheFloor) {
+  constexpr double kHeight = 0.04;
+  constexpr double kPressed = 0.9;
+  constexpr double kLift = 5e-6;
+  struct Case {
+    uint32_t cells;
+    double young_modulus_pa;
+    bool is_displaced;
+  };
+  for (const auto& [cells, young_modulus_pa, is_displaced] : {Case{2, 3e3, false}, Case{4, 1e5, true}}) {
+    for (const double acceleration : {0.0, 0.9}) {
+      for (const uint32_t sweeps : {1U, 2U, 20U}) {
+        SCOPED_TRACE(testing::Message() << cells << " cells, " << sweeps << " sweeps, acceleration " << acceleration);
+        TissueModel model = BoxModel({cells, cells, cells}, {kHeight, kHeight, kHeight}, {0, 0, 0}, {.young_modulus_pa = young_modulus_pa});
+        for (size_t v = 0; v < model.rest_m.size(); ++v) model.fixed[v] = model.rest_m[v][2] > 0.999 * kHeight ? kFixedVertex : kFreeVertex;
+        const TissueOptions options{.gravity_m_per_s2 = {0, 0, 0}, .iterations = sweeps, .acceleration = acceleration};
+        const double bottom_m = (1 - kPressed) * kHeight;
+        auto solver = Make(model, options, {}, {{{0, 0, 1, static_cast<float>(bottom_m - options.margin_m)}}});
+        ASSERT_NE(solver, nullptr);
+        ASSERT_EQ(solver->layout().IsDisplaced(), is_displaced);
+        std::vector<Vector3d> x;
+        for (size_t v = 0; v < model.rest_m.size(); ++v) {
+          x.push_back(Rest(v));
+          x.back().z() = kHeight - (kPressed - kLift / kHeight) * (kHeight - x.back().z());
+        }
+        PALPATE_ASSERT_OK(solver->WriteState(Pack(x), Pack(std::vector<Vector3d>(x.size(), Vector3d::Zero()))));
+        PALPATE_ASSERT_OK(solver->Step({}).status());
+        double lowest_m = kHeight;
+        for (const Vector3d& at : Positions(*solver)) lowest_m = std::min(lowest_m, at.z());
+        EXPECT_GT(lowest_m, bottom_m - 0.2 * options.margin_m);
+      }
+    }
+  }
+}
+
 TEST_F(TissueSolverTest, RailsAlongTheFacesCarryTheWeight) {
   // The nearest point of a rail and a flat face is not unique; the contact must settle all the same.
   const double weight = 0.05 * 0.05 * 0.04 * 1000 * 9.81;
