@@ -21,9 +21,19 @@ function(palpate_precompiled_set name)
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 
+# What is declared in eigen_instances.h; see there.
+if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+  add_library(palpate_eigen_instances STATIC "${CMAKE_SOURCE_DIR}/gpu/base/eigen_instances.cc")
+  target_include_directories(palpate_eigen_instances PRIVATE "${CMAKE_SOURCE_DIR}")
+  target_compile_options(palpate_eigen_instances PRIVATE -ffp-contract=off)
+  target_link_libraries(palpate_eigen_instances PRIVATE Eigen3::Eigen)
+  set_target_properties(palpate_eigen_instances PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(palpate_options INTERFACE palpate_eigen_instances)
+endif()
+
 set(common_headers
   <algorithm> <array> <chrono> <cmath> <cstdint> <filesystem> <functional> <memory> <optional> <span> <string> <string_view> <utility> <vector>
-  <Eigen/Geometry> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h>)
+  <Eigen/Geometry> "${CMAKE_SOURCE_DIR}/gpu/base/eigen_instances.h" <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h>)
 set(common_libraries absl::statusor absl::str_format Eigen3::Eigen)
 # What speaks the API: a folder with PALPATE_SPEAKS_API. gRPC and the messages are half of what its files have to parse.
 set(api_headers ${common_headers} <grpcpp/grpcpp.h> <palpate/v1/scene.pb.h> <palpate/v1/control.pb.h> <palpate/v1/edit.pb.h>

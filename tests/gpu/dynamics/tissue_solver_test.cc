@@ -819,8 +819,8 @@ TEST_F(TissueSolverTest, ContactForceCarriesTheWeight) {
   }
 }
 
-/// Strain presses the bottom of a block on a floor, and something has lifted it off by the least. No sweep may then let it go as deep as the
-/// strain takes it where there is no floor.
+/// Strain presses the bottom of a block on a floor, and something has lifted it off by the least. No sweep may then let it go as deep as
+/// the strain takes it where there is no floor.
 TEST_F(TissueSolverTest, APressedBlockThatIsLiftedOffStaysOnTheFloor) {
   constexpr double kHeight = 0.04;
   constexpr double kPressed = 0.9;

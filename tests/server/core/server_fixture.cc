@@ -1,6 +1,8 @@
 #include "tests/server/core/server_fixture.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 
@@ -43,11 +45,12 @@ v1::SceneSpec TinyScene() {
 }
 
 bool Eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 3000; ++i) {
-    if (condition()) return true;
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > give_up) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  return false;
+  return true;
 }
 
 ServerOptions ServerTest::Options() {

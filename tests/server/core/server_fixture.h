@@ -22,7 +22,7 @@ std::shared_ptr<gpu::Context> TestContext();
 /// A coarse slab of 0.1 x 0.1 x 0.1 m around the origin, held at the bottom, with a tool "probe" above it and a tool "second" far away.
 v1::SceneSpec TinyScene();
 
-/// Waits until `condition` holds; false after half a minute, which no healthy machine needs.
+/// Waits until `condition` holds; false after two minutes, which no healthy machine needs.
 bool Eventually(const std::function<bool()>& condition);
 
 /// A server on a free port of loopback, and a client.
