@@ -23,8 +23,8 @@ ABSL_FLAG(double, seconds, 9, "simulated time of each scene");
 namespace palpate::bench {
 namespace {
 
-constexpr const char* kScenes[] = {"nurbs-drop",   "nurbs-swing", "nurbs-sheet", "nurbs-drape", "nurbs-bladder",
-                                   "nurbs-vessel", "nurbs-sewn",  "cradle",      "door",        "chain"};
+constexpr const char* kScenes[] = {"nurbs-drop", "nurbs-swing",   "nurbs-sheet", "nurbs-drape", "nurbs-bladder", "nurbs-vessel",
+                                   "nurbs-sewn", "nurbs-hammock", "cradle",      "door",        "chain"};
 
 absl::StatusOr<sim::SceneDescription> Load(const std::filesystem::path& folder, const std::string& name) {
   const std::filesystem::path path = folder / absl::StrCat(name, ".json");

@@ -771,6 +771,30 @@ TEST_F(Scenes, ATrayOnSpringsCarriesExactBodies) {
   EXPECT_NEAR(pull_n, weight_n, 0.2 * weight_n);
 }
 
+TEST_F(Scenes, AnExactSheetOnSpringsCarriesExactBodies) {
+  const std::unique_ptr<SceneRun> run = Load("nurbs-hammock", "");
+  ASSERT_NE(run, nullptr);
+  const int sheet = BodyNamed(*run, "sheet");
+  constexpr int kSteps = 300, kSwaying = 60;
+  double pull_n = 0;  // of the last steps, on the mean: it still sways
+  for (int i = 0; i < kSteps; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+    if (i < kSteps - kSwaying) continue;
+    for (const v1::JointState& spring : run->frame().joints()) pull_n += spring.force_n().z() / kSwaying;
+  }
+  double weight_n = 0;
+  for (const v1::BodyInfo& body : run->Info().bodies()) weight_n += 9.81 * body.mass_kg();
+  EXPECT_NEAR(pull_n, weight_n, 0.02 * weight_n) << "the springs carry all";
+  const auto lowest_m = [&](int body) {
+    double lowest = 1;
+    for (const Vector3d& p : run->positions(body)) lowest = std::min(lowest, p.z());
+    return lowest;
+  };
+  for (const char* const name : {"torus", "ball"}) EXPECT_GT(lowest_m(BodyNamed(*run, name)), lowest_m(sheet)) << name;
+  EXPECT_GT(lowest_m(sheet), -0.1) << "it hangs";
+  EXPECT_LT(lowest_m(sheet), -0.005) << "it sags";
+}
+
 TEST_F(Scenes, ADoorOpensAndAGateIsPushed) {
   const std::unique_ptr<SceneRun> run = Load("door", "hand");
   ASSERT_NE(run, nullptr);

@@ -34,6 +34,7 @@ const SCENES = {
   tori: { look: [-50, 14, 1], play: (hand) => hand.step(8) },
   'nurbs-drop': { look: [-62, 24, 0.72], play: (hand) => hand.step(240) },
   'nurbs-swing': { look: [-62, 14, 0.9], play: (hand) => hand.step(200) },
+  'nurbs-hammock': { look: [-62, 16, 0.9], play: (hand) => hand.step(200) },
   'nurbs-sheet': { look: [-62, 22, 0.8], play: (hand) => hand.step(150) },
   'nurbs-drape': { look: [-62, 26, 0.8], play: (hand) => hand.step(150) },
   'nurbs-bladder': { look: [-62, 16, 0.8], play: (hand) => hand.step(240) },
