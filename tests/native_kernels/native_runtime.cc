@@ -539,7 +539,7 @@ cl_int Build(cl_program program, const std::string& options) {
     // Built-ins after the program's own macros would be changed by them, so they come first.
     std::ofstream(source) << ReadFile(PALPATE_NATIVE_BUILTINS) << "\n#line 1 \"program\"\n" << text << Trampolines(program->entry_points);
     const std::string how =
-        " -Xclang -finclude-default-header -O1 -g -fPIC -shared -ffp-contract=off -fno-omit-frame-pointer "
+        " -Xclang -finclude-default-header -gline-tables-only -fPIC -shared -ffp-contract=off -fno-omit-frame-pointer "
         "-Wl,-Bsymbolic " PALPATE_NATIVE_FLAGS;
     static const CompiledLibraries compiled;
     const std::string key = flags + how + "\n" PALPATE_NATIVE_COMPILER "\n" __VERSION__ "\n" + ReadFile(source);
