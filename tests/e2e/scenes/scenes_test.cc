@@ -782,8 +782,9 @@ TEST_F(Scenes, AnExactSheetOnSpringsCarriesExactBodies) {
     if (i < kSteps - kSwaying) continue;
     for (const v1::JointState& spring : run->frame().joints()) pull_n += spring.force_n().z() / kSwaying;
   }
+  const v1::SceneInfo info = run->Info();
   double weight_n = 0;
-  for (const v1::BodyInfo& body : run->Info().bodies()) weight_n += 9.81 * body.mass_kg();
+  for (const v1::BodyInfo& body : info.bodies()) weight_n += 9.81 * body.mass_kg();
   EXPECT_NEAR(pull_n, weight_n, 0.02 * weight_n) << "the springs carry all";
   const auto lowest_m = [&](int body) {
     double lowest = 1;
