@@ -13,7 +13,7 @@
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
      PALPATE_VOLUME  1 if there are bodies that keep their volume; see volume.cl
      PALPATE_SHAPE  1 if there are shape-matched bodies; their corners have zero moduli and are read as lists of neighbours only
-     PALPATE_DISPLACED  not 0: tets read displacements in place of positions, in units of that power of two; see "Displacements" below
+     PALPATE_DISPLACED  1 if tets read displacements in place of positions; see "Displacements" below
      PALPATE_SMOOTHING  1 if there are node-smoothed tets, see smoothing.clh; their corners have the part of the moduli that tets keep
      PALPATE_SHELL  bits of gpu/shared/shell_types.h: what the shells of the scene have, 0: there are none; see shell_terms.clh
 
@@ -49,7 +49,7 @@
 #define PALPATE_SURFACE 1
 #define PALPATE_SHAPE 1
 #define PALPATE_VOLUME 1
-#define PALPATE_DISPLACED (-37)
+#define PALPATE_DISPLACED 1
 #define PALPATE_SMOOTHING 1
 #define PALPATE_SHELL 63u
 #endif
@@ -115,7 +115,8 @@ static inline RVec gather(const __global float4* x, const __global uint* index) 
 #endif
 
 /* How far vertices, one a lane, are from where one is. */
-static inline RVec gather_edges(const __global float4* x, const __global uint* index, float4 from) {
+static inline RVec gather_edges(const __global StepParams* p, const __global float4* x, const __global uint* index, float4 from) {
+  (void)p; /* read with PALPATE_DISPLACED */
 #if PALPATE_DISPLACED
   float px[PALPATE_LANES], py[PALPATE_LANES], pz[PALPATE_LANES], pw[PALPATE_LANES];
 #pragma unroll
@@ -128,9 +129,9 @@ static inline RVec gather_edges(const __global float4* x, const __global uint* i
   }
   const PALPATE_R w = LOAD_R(pw);
   RVec r;
-  r.x = (LOAD_R(px) - SPLAT(from.x)) + LOW_UNIT * (LANE_LOW(w, 0) - SPLAT((float)LOW_BITS(from.w, 0)));
-  r.y = (LOAD_R(py) - SPLAT(from.y)) + LOW_UNIT * (LANE_LOW(w, 1) - SPLAT((float)LOW_BITS(from.w, 1)));
-  r.z = (LOAD_R(pz) - SPLAT(from.z)) + LOW_UNIT * (LANE_LOW(w, 2) - SPLAT((float)LOW_BITS(from.w, 2)));
+  r.x = (LOAD_R(px) - SPLAT(from.x)) + p->low_unit_m * (LANE_LOW(w, 0) - SPLAT((float)LOW_BITS(from.w, 0)));
+  r.y = (LOAD_R(py) - SPLAT(from.y)) + p->low_unit_m * (LANE_LOW(w, 1) - SPLAT((float)LOW_BITS(from.w, 1)));
+  r.z = (LOAD_R(pz) - SPLAT(from.z)) + p->low_unit_m * (LANE_LOW(w, 2) - SPLAT((float)LOW_BITS(from.w, 2)));
   return r;
 #else
   RVec r = gather(x, index);
@@ -142,10 +143,11 @@ static inline RVec gather_edges(const __global float4* x, const __global uint* i
 }
 
 /* F of the block's tets, or of displacements H = F - I, and the rest gradient g of the shape function of the vertex at xi. */
-static inline RMat deformation(const __global float4* x, float4 xi, const __global float* real, const __global uint* index, RVec* g) {
-  const RVec a = gather_edges(x, index, xi);
-  const RVec b = gather_edges(x, index + PALPATE_LANES, xi);
-  const RVec c = gather_edges(x, index + 2 * PALPATE_LANES, xi);
+static inline RMat deformation(const __global StepParams* p, const __global float4* x, float4 xi, const __global float* real,
+                               const __global uint* index, RVec* g) {
+  const RVec a = gather_edges(p, x, index, xi);
+  const RVec b = gather_edges(p, x, index + PALPATE_LANES, xi);
+  const RVec c = gather_edges(p, x, index + 2 * PALPATE_LANES, xi);
   const PALPATE_R ax = LOAD_R(real), ay = LOAD_R(real + PALPATE_LANES), az = LOAD_R(real + 2 * PALPATE_LANES);
   const PALPATE_R bx = LOAD_R(real + 3 * PALPATE_LANES), by = LOAD_R(real + 4 * PALPATE_LANES), bz = LOAD_R(real + 5 * PALPATE_LANES);
   const PALPATE_R cx = LOAD_R(real + 6 * PALPATE_LANES), cy = LOAD_R(real + 7 * PALPATE_LANES), cz = LOAD_R(real + 8 * PALPATE_LANES);
@@ -247,9 +249,9 @@ static inline __attribute__((always_inline)) void add_corner_viscous(const RCorn
 
 /* Adds the elastic and viscous terms of one block of corners; x, xi: with PALPATE_DISPLACED displacements. Where energies read rotations,
    they follow F in corner_turns; with none of these, they are those of `rotations`. */
-static inline void add_block(float lambda_cap, const __global float4* x, float4 xi, uint block, const __global float* corner_real,
-                             const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations,
-                             __global float* corner_turns, RVec* force, RSym* hessian) {
+static inline void add_block(const __global StepParams* p, const __global float4* x, float4 xi, uint block,
+                             const __global float* corner_real, const __global uint* corner_index, const __global float* corner_strain,
+                             const __global float4* rotations, __global float* corner_turns, RVec* force, RSym* hessian) {
   const __global float* real = corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES;
   const __global uint* index = corner_index + (size_t)block * 4 * PALPATE_LANES;
   const __global uint* tet = index + 3 * PALPATE_LANES;
@@ -258,13 +260,13 @@ static inline void add_block(float lambda_cap, const __global float4* x, float4 
   (void)rotations;
   (void)corner_turns;
   RCorner corner;
-  const RMat f = deformation(x, xi, real, index, &corner.g);
+  const RMat f = deformation(p, x, xi, real, index, &corner.g);
   set_deformation(&corner, &f);
   corner.row_a = load_vec(real, 0);
   corner.row_b = load_vec(real, 3);
   corner.row_c = load_vec(real, 6);
   corner.mu_v = LOAD_R(real + 9 * PALPATE_LANES);
-  corner.lambda_v = fmin(LOAD_R(real + 10 * PALPATE_LANES), lambda_cap * corner.mu_v);
+  corner.lambda_v = fmin(LOAD_R(real + 10 * PALPATE_LANES), p->lambda_cap * corner.mu_v);
   corner.has_fibers = PALPATE_FIBERS;
 #if PALPATE_FIBERS
   corner.fibers.a = load_vec(real, 12);
@@ -541,7 +543,7 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
   const uint2 blocks = block_range[v];
 #endif
   for (uint block = blocks.x + lane; block < blocks.y; block += PALPATE_TEAM) {
-    add_block(p->lambda_cap, OF_TETS(x), of_tets, block, corner_real, corner_index, corner_strain, rotations, corner_turns, &force, &h);
+    add_block(p, OF_TETS(x), of_tets, block, corner_real, corner_index, corner_strain, rotations, corner_turns, &force, &h);
   }
 #if PALPATE_SHELL
   add_shells(v, lane, x, xi SHELL_VALUES, &force, &h);
@@ -608,7 +610,7 @@ __kernel void predict(const __global StepParams* p, __global float4* x, __global
   /* Positions are far larger than moves: what rounds them must not act in the same direction in every step. */
   y[v] = (float4)(xv.xyz + weight * (p->dt_s * vel + dt2 * g), damping);
 #if PALPATE_DISPLACED
-  const float4 to = displaced_by(uv, without_held(weight * (p->dt_s * vel + share * dt2 * g), held));
+  const float4 to = displaced_by(p, uv, without_held(weight * (p->dt_s * vel + share * dt2 * g), held));
   u[v] = to;
   x[v] = (float4)(keep_held(xv.xyz, rest[v].xyz + to.xyz, held), xv.w);
 #else
@@ -695,12 +697,12 @@ static inline void store_strain(const RMat* gradient, PALPATE_R rate, __global f
 /* store_strain of every corner at the start of the step; x_start: with PALPATE_DISPLACED displacements. A law linear in Green strain is
    sound up to strains of order one; beyond, it would hold a tangled mesh in its tangle, so it fades as 1 / (1 + (|E|/2)^4) and does not act
    in inverted tets. Work-item: block of corners of vertex block_vertex[block]. */
-__kernel void start_strain(uint block_count, const __global float4* x_start, const __global uint* block_vertex,
-                           const __global float* corner_real, const __global uint* corner_index, __global float* corner_strain) {
+__kernel void start_strain(const __global StepParams* p, uint block_count, const __global float4* x_start,
+                           const __global uint* block_vertex, const __global float* corner_real, const __global uint* corner_index, __global float* corner_strain) {
   const uint block = (uint)get_global_id(0);
   if (block >= block_count) return;
   RVec g;
-  const RMat f = deformation(x_start, x_start[block_vertex[block]], corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES,
+  const RMat f = deformation(p, x_start, x_start[block_vertex[block]], corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES,
                              corner_index + (size_t)block * 4 * PALPATE_LANES, &g);
   store_strain(&f, LOAD_R(corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES + 11 * PALPATE_LANES),
                corner_strain + (size_t)block * 7 * PALPATE_LANES);
@@ -708,9 +710,10 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
 
 /* F, or of displacements H = F - I, of the tets first .. first + lanes - 1 (the last one where there are fewer), and which of these are no
    free places. */
-static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first, uint last, const __global float4* x,
-                                                                      const __global uint4* tets, const __global float4* tet_rest,
-                                                                      LANE_INT* is_tet) {
+static inline __attribute__((always_inline)) RMat deformation_of_tets(const __global StepParams* p, uint first, uint last,
+                                                                      const __global float4* x, const __global uint4* tets,
+                                                                      const __global float4* tet_rest, LANE_INT* is_tet) {
+  (void)p; /* read with PALPATE_DISPLACED */
   float edge[9][PALPATE_LANES], row[9][PALPATE_LANES];
   int used[PALPATE_LANES];
 #pragma unroll
@@ -722,7 +725,7 @@ static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first
     const float4 o = x[v.x], a = x[v.y], b = x[v.z], c = x[v.w];
     const float4 ra = tet_rest[3 * t], rb = tet_rest[3 * t + 1], rc = tet_rest[3 * t + 2];
 #if PALPATE_DISPLACED
-    const float3 oa = displacement_between(a, o), ob = displacement_between(b, o), oc = displacement_between(c, o);
+    const float3 oa = displacement_between(p, a, o), ob = displacement_between(p, b, o), oc = displacement_between(p, c, o);
 #else
     const float3 oa = a.xyz - o.xyz, ob = b.xyz - o.xyz, oc = c.xyz - o.xyz;
 #endif
@@ -762,7 +765,7 @@ __kernel void extract_rotations(const __global uint* gate, const __global StepPa
   if (first >= p->tet_count || (gate && gate[0] != 0)) return;
   const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
   LANE_INT moving;
-  const RMat gradient = deformation_of_tets(first, last, x, tets, tet_rest, &moving);
+  const RMat gradient = deformation_of_tets(p, first, last, x, tets, tet_rest, &moving);
   RCorner corner;
   set_deformation(&corner, &gradient);
   find_rotations(&corner.f, first, last, moving, rotations);
@@ -875,7 +878,7 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
   }
 #endif
 #if PALPATE_DISPLACED
-  const float4 u_wanted = displaced_by(u[v], without_held(solve_block(&b), held));
+  const float4 u_wanted = displaced_by(p, u[v], without_held(solve_block(&b), held));
   const float3 wanted = keep_held(xi.xyz, rest[v].xyz + u_wanted.xyz, held);
 #else
   const float3 wanted = keep_held(xi.xyz, xi.xyz + solve_block(&b), held);
@@ -950,7 +953,7 @@ __kernel void start_tets(const __global StepParams* p, const __global float4* x_
   if (first >= p->tet_count) return;
   const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
   LANE_INT is_tet;
-  const RMat f = deformation_of_tets(first, last, x_start, tets, tet_rest, &is_tet);
+  const RMat f = deformation_of_tets(p, first, last, x_start, tets, tet_rest, &is_tet);
   float rates[PALPATE_LANES];
 #pragma unroll
   for (uint l = 0; l < PALPATE_LANES; ++l) rates[l] = first + l <= last ? tet_moduli[first + l].z : 0.0f;
@@ -1058,8 +1061,8 @@ __kernel void begin_line(const __global StepParams* p, const __global float4* x,
     const uint first = batch * PALPATE_LANES;
     const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
     LANE_INT is_tet;
-    const RMat f = deformation_of_tets(first, last, x, tets, tet_rest, &is_tet);
-    const RMat turn = deformation_of_tets(first, last, moves, tets, tet_rest, &is_tet);
+    const RMat f = deformation_of_tets(p, first, last, x, tets, tet_rest, &is_tet);
+    const RMat turn = deformation_of_tets(p, first, last, moves, tets, tet_rest, &is_tet);
     __global float* line = tet_line + (size_t)batch * LINE_REALS * PALPATE_LANES;
     store_mat(&f, line);
     store_mat(&turn, line + 9 * PALPATE_LANES);
@@ -1379,10 +1382,12 @@ __kernel void component_shares(const __global StepParams* p, uint component_coun
 
 /* Chebyshev acceleration of the sweeps (Chen et al. 4.2) for vertices that touch nothing. x_before, x_before2: with PALPATE_DISPLACED
    displacements. */
-static inline void accelerate_vertex(uint v, float omega, __global float4* x, __global float4* x_before, __global float4* x_before2,
-                                     __global uchar* touched, const __global uint* held_axes DISPLACED_ARGS BOUND_ARGS ENTRY_ARGS) {
+static inline void accelerate_vertex(const __global StepParams* p, uint v, float omega, __global float4* x, __global float4* x_before,
+                                     __global float4* x_before2, __global uchar* touched,
+                                     const __global uint* held_axes DISPLACED_ARGS BOUND_ARGS ENTRY_ARGS) {
+  (void)p; /* read with PALPATE_DISPLACED */
 #if PALPATE_DISPLACED
-#define MOVE_BETWEEN(a, b) displacement_between(a, b)
+#define MOVE_BETWEEN(a, b) displacement_between(p, a, b)
 #else
 #define MOVE_BETWEEN(a, b) ((a).xyz - (b).xyz)
 #endif
@@ -1395,7 +1400,7 @@ static inline void accelerate_vertex(uint v, float omega, __global float4* x, __
     const uint held = held_axes[v];
     float4 xv = x[v];
 #if PALPATE_DISPLACED
-    const float4 wanted = displaced_by(now, without_held((omega - 1.0f) * displacement_between(now, x_before2[v]), held));
+    const float4 wanted = displaced_by(p, now, without_held((omega - 1.0f) * displacement_between(p, now, x_before2[v]), held));
     const float3 to = keep_held(xv.xyz, rest[v].xyz + wanted.xyz, held);
 #else
     const float4 on = omega * (now - x_before2[v]) + x_before2[v];
@@ -1428,7 +1433,7 @@ __kernel void accelerate(const __global StepParams* p, float omega, __global flo
                          const __global uint* held_axes DISPLACED_ARGS BOUND_ARGS ENTRY_ARGS) {
   const uint v = (uint)get_global_id(0);
   if (v < p->free_count) {
-    accelerate_vertex(v, omega, x, x_before, x_before2, touched, held_axes DISPLACED_VALUES BOUND_VALUES ENTRY_VALUES);
+    accelerate_vertex(p, v, omega, x, x_before, x_before2, touched, held_axes DISPLACED_VALUES BOUND_VALUES ENTRY_VALUES);
   }
 }
 
@@ -1454,7 +1459,7 @@ __kernel void move_along(const __global StepParams* p, const __global uint* gate
   const uint held = held_axes[v];
 #if PALPATE_DISPLACED
   const float4 from = u[v];
-  const float4 wanted = displaced_by(from, without_held(move, held));
+  const float4 wanted = displaced_by(p, from, without_held(move, held));
   float3 to = keep_held(xv.xyz, rest[v].xyz + wanted.xyz, held);
 #else
   float3 to = keep_held(xv.xyz, xv.xyz + move, held);
@@ -1470,9 +1475,9 @@ __kernel void move_along(const __global StepParams* p, const __global uint* gate
 #if PALPATE_DISPLACED
   u[v] = displacement_of(x[v], rest[v], wanted);
   if (has_history == 0) return;
-  const float3 moved = displacement_between(u[v], from);
-  x_before[v] = displaced_by(x_before[v], moved);
-  x_before2[v] = displaced_by(x_before2[v], moved);
+  const float3 moved = displacement_between(p, u[v], from);
+  x_before[v] = displaced_by(p, x_before[v], moved);
+  x_before2[v] = displaced_by(p, x_before2[v], moved);
 #else
   if (has_history == 0) return;
   x_before[v].xyz += to - xv.xyz;

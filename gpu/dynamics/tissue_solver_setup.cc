@@ -1,5 +1,6 @@
 // What stands before the first step.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,6 +58,8 @@ StepParams MakeParams(const TissueModel& model, const TissueOptions& options, co
   p.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
   p.range_m = static_cast<float>(options.range_m);
   p.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
+  p.low_unit_m = std::ldexp(1.0F, layout.displacement_exponent);
+  p.low_units_per_m = std::ldexp(1.0F, -layout.displacement_exponent);
   p.free_count = layout.free_count;
   p.vertex_count = layout.vertex_count;
   p.triangle_count = layout.triangle_count;

@@ -111,7 +111,7 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
               {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
               {"PALPATE_VOLUME", flag(volumes_ != nullptr)},
               {"PALPATE_SMOOTHING", flag(smoothing_ != nullptr)},
-              {"PALPATE_DISPLACED", std::to_string(layout_.displacement_exponent)},
+              {"PALPATE_DISPLACED", flag(layout_.IsDisplaced())},
               {"PALPATE_SHELL", absl::StrCat(layout_.shell.mask, "u")}};
   constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {{&TissueSweeps::start_strain_, "start_strain"},
                                                                          {&TissueSweeps::extract_rotations_, "extract_rotations"},
@@ -147,9 +147,10 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
 }
 
 absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const ToolContacts& tools, const TissueAnchors& anchors) {
-  PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count), Arg("x_start", OfTets(tissue, layout_).start),
-                                             Arg("block_vertex", tissue.block_vertex), Arg("corner_real", tissue.corner_real),
-                                             Arg("corner_index", tissue.corner_index), Arg("corner_strain", tissue.corner_strain)));
+  PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("p", tissue.params), Arg("block_count", layout_.block_count),
+                                             Arg("x_start", OfTets(tissue, layout_).start), Arg("block_vertex", tissue.block_vertex),
+                                             Arg("corner_real", tissue.corner_real), Arg("corner_index", tissue.corner_index),
+                                             Arg("corner_strain", tissue.corner_strain)));
   if (layout_.HasRotatedEnergies()) {
     PALPATE_RETURN_IF_ERROR(extract_rotations_.Bind(Arg("gate", tissue.gate), Arg("p", tissue.params),
                                                     Arg("x", OfTets(tissue, layout_).now), Arg("tets", tissue.tets),

@@ -23,6 +23,8 @@ typedef struct StepParams {
   float slip_m;     /* sliding distance per step below which friction is proportional to it */
   float range_m;    /* gaps up to this are reported without force */
   float lambda_cap; /* lambda acts as min(lambda, lambda_cap mu); large, except while a tangled mesh recovers */
+  float low_unit_m;      /* of low parts of displacements, a power of two; see gpu/dynamics/displacements.clh */
+  float low_units_per_m; /* its inverse */
   UInt free_count;  /* vertices [0, free_count) move, the rest are fixed */
   UInt vertex_count;
   UInt triangle_count;
@@ -251,7 +253,7 @@ typedef struct DrivenPose {
   Float4 center;       /* xyz [m] at the end of the step */
 } DrivenPose;
 
-PALPATE_SHARED_SIZE(StepParams, 72);
+PALPATE_SHARED_SIZE(StepParams, 80);
 PALPATE_SHARED_SIZE(Collider, 144);
 PALPATE_SHARED_SIZE(Anchor, 48);
 PALPATE_SHARED_SIZE(AnchorReport, 32);

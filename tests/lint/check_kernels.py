@@ -19,7 +19,7 @@ VARIANTS = {
                                 "PALPATE_SMOOTHING": "1"},
                                {"PALPATE_LANES": "1", "PALPATE_TEAM": "8", "PALPATE_GROUP": "64", "PALPATE_PHASES": "1", "PALPATE_PHASE_GROUP": "64", "PALPATE_ENERGY_MASK": "1u",
                                 "PALPATE_FIBERS": "0", "PALPATE_VISCOUS": "1", "PALPATE_SURFACE": "0", "PALPATE_SHAPE": "0", "PALPATE_VOLUME": "0",
-                                "PALPATE_DISPLACED": "(-37)"},
+                                "PALPATE_DISPLACED": "1"},
                                {"PALPATE_LANES": "1", "PALPATE_TEAM": "8", "PALPATE_GROUP": "64", "PALPATE_PHASES": "1", "PALPATE_PHASE_GROUP": "64", "PALPATE_ENERGY_MASK": "0x7fffu",
                                 "PALPATE_FIBERS": "1", "PALPATE_VISCOUS": "1", "PALPATE_SURFACE": "1", "PALPATE_SHAPE": "1", "PALPATE_VOLUME": "1",
                                 "PALPATE_SMOOTHING": "1"},
