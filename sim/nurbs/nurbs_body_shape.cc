@@ -32,11 +32,11 @@ std::vector<NurbsPlace> PlacesOf(const SurfaceMesh& mesh, const NurbsNearest& ne
 
 /// Whole patches that fit edge to edge need far fewer triangles as grids.
 absl::StatusOr<SurfaceMesh> Tessellate(const NurbsObject& object, double tolerance_m, double join_tolerance_m, size_t least_cells,
-                                       std::vector<NurbsGridPlace>* places) {
+                                       size_t max_triangles, std::vector<NurbsGridPlace>* places) {
   PALPATE_ASSIGN_OR_RETURN(std::optional<SurfaceMesh> grids,
-                           TessellateNurbsGrids(object, tolerance_m, join_tolerance_m, places, least_cells));
+                           TessellateNurbsGrids(object, tolerance_m, join_tolerance_m, places, least_cells, max_triangles));
   if (grids) return *std::move(grids);
-  return TessellateNurbsObject(object, tolerance_m, join_tolerance_m, places, least_cells);
+  return TessellateNurbsObject(object, tolerance_m, join_tolerance_m, places, least_cells, max_triangles);
 }
 
 }  // namespace
@@ -52,12 +52,8 @@ absl::StatusOr<std::shared_ptr<const NurbsBodyShape>> MakeNurbsBodyShape(NurbsOb
     if (exact.ok()) properties = *exact;
   }
   std::vector<NurbsGridPlace> vertex_places;
-  PALPATE_ASSIGN_OR_RETURN(SurfaceMesh mesh, Tessellate(object, tolerance_m, join_tolerance_m, least_cells, &vertex_places));
+  PALPATE_ASSIGN_OR_RETURN(SurfaceMesh mesh, Tessellate(object, tolerance_m, join_tolerance_m, least_cells, max_triangles, &vertex_places));
   if (mesh.triangles.empty()) return absl::InvalidArgumentError("patches: there is no triangle of this tolerance");
-  if (mesh.triangles.size() > max_triangles) {
-    return absl::ResourceExhaustedError(absl::StrCat("tolerance_m: ", tolerance_m, " m makes ", mesh.triangles.size(),
-                                                     " triangles, at most ", max_triangles, " are allowed"));
-  }
   NurbsNearest nearest(object);
   std::vector<NurbsPlace> places = PlacesOf(mesh, nearest, tolerance_m);
   const bool is_solid = closed.ok() && properties.volume_m3 > 0;

@@ -182,8 +182,12 @@ std::vector<NurbsSurface> Slices(NurbsSurface surface, NurbsDirection direction,
 
 class Grids {
  public:
-  Grids(const NurbsObject& object, double tolerance_m, size_t least_cells)
-      : object_(object), tolerance_m_(tolerance_m), least_cells_(least_cells), classes_(2 * object.patches().size()) {}
+  Grids(const NurbsObject& object, double tolerance_m, size_t least_cells, size_t max_triangles)
+      : object_(object),
+        tolerance_m_(tolerance_m),
+        least_cells_(least_cells),
+        max_triangles_(max_triangles),
+        classes_(2 * object.patches().size()) {}
 
   absl::StatusOr<std::optional<SurfaceMesh>> Run(double join_tolerance_m, std::vector<NurbsGridPlace>* places) {
     edges_ = object_.Edges(join_tolerance_m);
@@ -198,7 +202,9 @@ class Grids {
       classes_.Join(ClassOf(a.patch, AlongOf(a.curve)), ClassOf(b.patch, AlongOf(b.curve)));
     }
     if (absl::Status status = ChooseCounts(); !status.ok()) return status;
-    return Collect(places);
+    SurfaceMesh mesh = Collect(places);
+    if (mesh.triangles.size() > max_triangles_) return TooMany();
+    return mesh;
   }
 
  private:
@@ -208,8 +214,7 @@ class Grids {
   size_t& CountOf(uint32_t patch, NurbsDirection direction) { return counts_[classes_.Find(ClassOf(patch, direction))]; }
 
   absl::Status TooMany() const {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("tolerance_m: ", tolerance_m_, " needs more than ", kMaxTessellationTriangles, " triangles"));
+    return absl::ResourceExhaustedError(absl::StrCat("tolerance_m: ", tolerance_m_, " needs more than ", max_triangles_, " triangles"));
   }
 
   absl::Status ChooseCounts() {
@@ -221,7 +226,7 @@ class Grids {
         const size_t nu = CountOf(p, NurbsDirection::kU), nv = CountOf(p, NurbsDirection::kV);
         const size_t of_patch = 2 * nu * nv * (breaks_[p][0].size() - 1) * (breaks_[p][1].size() - 1);
         triangles += of_patch;
-        if (triangles > kMaxTessellationTriangles) return TooMany();
+        if (triangles > MostCounted(max_triangles_)) return TooMany();
         Bound worst;
         for (const NurbsSurface& bezier : object_.patches()[p].surface.BezierPatches()) {
           for (const NurbsSurface& slice : Slices(bezier, NurbsDirection::kU, nu)) {
@@ -248,7 +253,7 @@ class Grids {
           wanted = std::max(wanted, std::max(n + 1, static_cast<size_t>(0.9 * std::min(4.0, factor) * static_cast<double>(n))));
         }
         // Hopeless ones are refused before the work.
-        if (expected > 4.0 * kMaxTessellationTriangles) return TooMany();
+        if (expected > 4.0 * static_cast<double>(MostCounted(max_triangles_))) return TooMany();
       }
       if (next == counts_) return absl::OkStatus();
       counts_ = std::move(next);
@@ -347,6 +352,7 @@ class Grids {
   const NurbsObject& object_;
   double tolerance_m_;
   size_t least_cells_;
+  size_t max_triangles_;
   Sets classes_;
   std::vector<NurbsEdge> edges_;
   std::vector<std::array<std::vector<double>, 2>> breaks_;  // [patch] u and v
@@ -357,12 +363,13 @@ class Grids {
 }  // namespace
 
 absl::StatusOr<std::optional<SurfaceMesh>> TessellateNurbsGrids(const NurbsObject& object, double tolerance_m, double join_tolerance_m,
-                                                                std::vector<NurbsGridPlace>* places, size_t least_cells) {
+                                                                std::vector<NurbsGridPlace>* places, size_t least_cells,
+                                                                size_t max_triangles) {
   if (!(tolerance_m > 0) || !std::isfinite(tolerance_m)) {
     return absl::InvalidArgumentError(absl::StrCat("tolerance_m: ", tolerance_m, ", it must be positive and finite"));
   }
   if (object.is_trimmed()) return std::nullopt;
-  return Grids(object, tolerance_m, std::max<size_t>(least_cells, 1)).Run(join_tolerance_m, places);
+  return Grids(object, tolerance_m, std::max<size_t>(least_cells, 1), max_triangles).Run(join_tolerance_m, places);
 }
 
 }  // namespace palpate::sim

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "sim/mesh/tet_mesh.h"
 #include "sim/nurbs/nurbs_object.h"
+#include "sim/nurbs/nurbs_tessellation.h"
 
 namespace palpate::sim {
 
@@ -27,8 +28,10 @@ struct NurbsGridPlace {
 /// triangles than the edges ac and bd are from each other where they cross, or half of |a + c - b - d|.
 ///
 /// `places` (or null): becomes [vertex]. `least_cells`: rows and columns between two knots, at least.
-/// Errors: InvalidArgument (a tolerance that is not positive), ResourceExhausted (more than kMaxTessellationTriangles). Deterministic.
+/// Errors: InvalidArgument (a tolerance that is not positive), ResourceExhausted (more than `max_triangles`, found out before most of the
+/// work). Deterministic.
 absl::StatusOr<std::optional<SurfaceMesh>> TessellateNurbsGrids(const NurbsObject& object, double tolerance_m, double join_tolerance_m = 0,
-                                                                std::vector<NurbsGridPlace>* places = nullptr, size_t least_cells = 1);
+                                                                std::vector<NurbsGridPlace>* places = nullptr, size_t least_cells = 1,
+                                                                size_t max_triangles = kMaxTessellationTriangles);
 
 }  // namespace palpate::sim

@@ -327,8 +327,8 @@ struct Use {
 
 class Tessellator {
  public:
-  Tessellator(const NurbsObject& object, double tolerance_m, size_t least_cells)
-      : object_(object), tolerance_m_(tolerance_m), least_cells_(least_cells) {}
+  Tessellator(const NurbsObject& object, double tolerance_m, size_t least_cells, size_t max_triangles)
+      : object_(object), tolerance_m_(tolerance_m), least_cells_(least_cells), max_triangles_(max_triangles) {}
 
   absl::StatusOr<SurfaceMesh> Run(double join_tolerance_m, std::vector<NurbsGridPlace>* places) {
     size_m_ = object_.ControlBox_m().diagonal().norm();
@@ -343,7 +343,9 @@ class Tessellator {
       const absl::Status status = Triangulate(p);
       if (!status.ok()) return Annotate(status, PathOf(p));
     }
-    return Collect(places);
+    SurfaceMesh mesh = Collect(places);
+    if (mesh.triangles.size() > max_triangles_) return TooFine();
+    return mesh;
   }
 
  private:
@@ -486,15 +488,14 @@ class Tessellator {
       places->push_back(s1);
       return absl::OkStatus();
     }
-    if (depth == kMaxHalvings || samples_ + places->size() > kMaxSamples) return TooFine();
+    if (depth == kMaxHalvings || samples_ + places->size() > std::min(kMaxSamples, MostCounted(max_triangles_))) return TooFine();
     const double middle = 0.5 * s0 + 0.5 * s1;
     PALPATE_RETURN_IF_ERROR(Refine(edge, s0, middle, depth + 1, places));
     return Refine(edge, middle, s1, depth + 1, places);
   }
 
   absl::Status TooFine() const {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("tolerance_m: ", tolerance_m_, " needs more than ", kMaxTessellationTriangles, " triangles"));
+    return absl::ResourceExhaustedError(absl::StrCat("tolerance_m: ", tolerance_m_, " needs more than ", max_triangles_, " triangles"));
   }
 
   uint32_t NewVertex(uint32_t patch, const Vector2d& uv, const Vector3d& point_m) {
@@ -650,6 +651,9 @@ class Tessellator {
             (places[v[0]].y() + places[v[1]].y() + places[v[2]].y()) / 3, t.winding < 0 ? ") with nothing to cut away there" : ")"));
       }
     }
+    // Sides of the outline are not cut, so these stay as many.
+    const auto outside = static_cast<size_t>(std::count_if(plane.triangles().begin(), plane.triangles().end(),
+                                                           [](const PlanarTriangulation::Triangle& t) { return t.winding != 1; }));
     std::vector<Vector3d> points;
     for (size_t v = 0; v < places.size(); ++v) {
       points.push_back(vertices[v] == PlanarTriangulation::kNone ? surface.Point(places[v].x(), places[v].y()) : points_m_[vertices[v]]);
@@ -680,7 +684,7 @@ class Tessellator {
         const Vector2d middle =
             0.5 * places[v[static_cast<size_t>((across + 1) % 3)]] + 0.5 * places[v[static_cast<size_t>((across + 2) % 3)]];
         const auto number = plane.SplitEdge(*t, across, middle.cwiseProduct(scale));
-        if (triangles_.size() + plane.triangles().size() > kMaxTessellationTriangles) return TooFine();
+        if (triangles_.size() + plane.triangles().size() - outside > MostCounted(max_triangles_)) return TooFine();
         if (!number) {
           return absl::InvalidArgumentError(
               absl::StrCat("loops: two are as near as rounding at (u, v) = (", middle.x(), ", ", middle.y(), ")"));
@@ -730,6 +734,7 @@ class Tessellator {
   const NurbsObject& object_;
   double tolerance_m_;
   size_t least_cells_;
+  size_t max_triangles_;
   double size_m_ = 0;
   std::vector<Cells> cells_;
   std::vector<std::vector<std::vector<NurbsTrim>>> boundaries_;
@@ -745,11 +750,11 @@ class Tessellator {
 }  // namespace
 
 absl::StatusOr<SurfaceMesh> TessellateNurbsObject(const NurbsObject& object, double tolerance_m, double join_tolerance_m,
-                                                  std::vector<NurbsGridPlace>* places, size_t least_cells) {
+                                                  std::vector<NurbsGridPlace>* places, size_t least_cells, size_t max_triangles) {
   if (!(tolerance_m > 0) || !std::isfinite(tolerance_m)) {
     return absl::InvalidArgumentError(absl::StrCat("tolerance_m: ", tolerance_m, ", it must be positive and finite"));
   }
-  return Tessellator(object, tolerance_m, std::max<size_t>(least_cells, 1)).Run(join_tolerance_m, places);
+  return Tessellator(object, tolerance_m, std::max<size_t>(least_cells, 1), max_triangles).Run(join_tolerance_m, places);
 }
 
 }  // namespace palpate::sim

@@ -23,8 +23,9 @@ namespace palpate::sim {
 /// spans that a loop cuts, what is left is as fine.
 ///
 /// Errors: InvalidArgument (a tolerance that is not positive; loops that cross, naming the patch and a place in (u, v)), ResourceExhausted
-/// (more than kMaxTessellationTriangles). Deterministic.
+/// (more than `max_triangles`, found out before most of the work). Deterministic.
 absl::StatusOr<SurfaceMesh> TessellateNurbsObject(const NurbsObject& object, double tolerance_m, double join_tolerance_m = 0,
-                                                  std::vector<NurbsGridPlace>* places = nullptr, size_t least_cells = 1);
+                                                  std::vector<NurbsGridPlace>* places = nullptr, size_t least_cells = 1,
+                                                  size_t max_triangles = kMaxTessellationTriangles);
 
 }  // namespace palpate::sim

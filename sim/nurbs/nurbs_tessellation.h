@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -10,6 +11,8 @@
 namespace palpate::sim {
 
 inline constexpr size_t kMaxTessellationTriangles = size_t{1} << 24;
+/// How many may be counted before they are made: those at poles fall away, half of them at most, here with room to spare.
+constexpr size_t MostCounted(size_t max_triangles) { return 4 * std::min(kMaxTessellationTriangles / 4, max_triangles); }
 
 /// Triangles for an object of patches, with their orientation. No point of the surface is farther than `tolerance_m` from them. All
 /// patches are cut into the same power of two of rows and columns between knots, so that edges which two patches share, knots and all, get
