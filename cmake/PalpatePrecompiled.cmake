@@ -39,7 +39,7 @@ set(common_libraries absl::statusor absl::str_format Eigen3::Eigen)
 set(api_headers ${common_headers} <grpcpp/grpcpp.h> <palpate/v1/scene.pb.h> <palpate/v1/control.pb.h> <palpate/v1/edit.pb.h>
   <palpate/v1/haptics.pb.h> <palpate/v1/journal.pb.h> <palpate/v1/record.pb.h> <palpate/v1/stream.pb.h>)
 set(api_libraries ${common_libraries} palpate_proto)
-set(test_headers <gmock/gmock.h> <gtest/gtest.h>)
+set(test_headers <Eigen/Dense> <gmock/gmock.h> <gtest/gtest.h>)
 set(test_libraries GTest::gmock GTest::gtest)
 
 if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
