@@ -20,12 +20,12 @@ typedef struct StepParams {
   float stiffness_n_per_m;
   float stiffening;
   float friction;
-  float slip_m;     /* sliding distance per step below which friction is proportional to it */
-  float range_m;    /* gaps up to this are reported without force */
-  float lambda_cap; /* lambda acts as min(lambda, lambda_cap mu); large, except while a tangled mesh recovers */
+  float slip_m;          /* sliding distance per step below which friction is proportional to it */
+  float range_m;         /* gaps up to this are reported without force */
+  float lambda_cap;      /* lambda acts as min(lambda, lambda_cap mu); large, except while a tangled mesh recovers */
   float low_unit_m;      /* of low parts of displacements, a power of two; see gpu/dynamics/displacements.clh */
   float low_units_per_m; /* its inverse */
-  UInt free_count;  /* vertices [0, free_count) move, the rest are fixed */
+  UInt free_count;       /* vertices [0, free_count) move, the rest are fixed */
   UInt vertex_count;
   UInt triangle_count;
   UInt collider_count;
