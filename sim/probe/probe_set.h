@@ -40,8 +40,9 @@ class ProbeSet {
   /// In the order of the paths; of a path with wildcards in the order of the scene.
   const std::vector<ProbeColumn>& columns() const { return columns_; }
 
-  /// One value a column. NaN where there is none: elastic energy that the scene does not measure, the least gap without a contact.
-  /// `world`, if given, is the one that made `frame`, which is its newest; without it `mass`, `rest_volume`, `vertex_count` and
+  /// One value a column. NaN where there is none: elastic energy that the scene does not measure, the least gap without a
+  /// contact, the pressure of what keeps no volume.
+  /// `world`, if given, is the one that made `frame`, which is its newest; without it `mass`, `rest_volume`, `pressure`, `vertex_count` and
   /// `max_displacement` are NaN. Deterministic. Precondition: out.size() == columns().size(). O(surface of the bodies that are asked for).
   void Evaluate(const Frame& frame, std::span<double> out, const World* world = nullptr);
 

@@ -152,6 +152,19 @@ void MeasureMaxDisplacement(FrameMeasures& m, Bodies bodies, double* out) {
   *out = largest_m;
 }
 
+/// The mean over the kept volumes; a body whose volume nothing keeps has no part in it.
+void MeasurePressure(FrameMeasures& m, Bodies bodies, double* out) {
+  double pushed_j = 0, kept_m3 = 0;
+  for (const uint32_t b : bodies) {
+    if (m.world() == nullptr) break;
+    const BodyStatistics& of = m.world()->body_statistics()[b];
+    if (!(of.kept_volume_m3 > 0)) continue;
+    pushed_j += of.volume_stiffness_pa * (of.kept_volume_m3 - m.SurfaceOf(b).volume_m3);
+    kept_m3 += of.kept_volume_m3;
+  }
+  *out = kept_m3 > 0 ? pushed_j / kept_m3 : kNone;
+}
+
 bool Holds(Bodies bodies, uint32_t body) { return std::find(bodies.begin(), bodies.end(), body) != bodies.end(); }
 
 constexpr BodyQuantity kBodyQuantities[] = {
@@ -165,6 +178,7 @@ constexpr BodyQuantity kBodyQuantities[] = {
     {"high", "m", kVector, [](FrameMeasures& m, Bodies b, double* out) { MeasureCorner(m, b, true, out); }},
     {"mass", "kg", {}, [](FrameMeasures& m, Bodies b, double* out) { *out = SumOfStatistics(m, b, &BodyStatistics::mass_kg); }},
     {"rest_volume", "m3", {}, [](FrameMeasures& m, Bodies b, double* out) { *out = SumOfStatistics(m, b, &BodyStatistics::volume_m3); }},
+    {"pressure", "Pa", {}, MeasurePressure},
     {"vertex_count", "1", {}, [](FrameMeasures& m, Bodies b, double* out) { *out = SumOfStatistics(m, b, &BodyStatistics::vertex_count); }},
     {"tet_count",
      "1",

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -414,6 +415,20 @@ bool SceneBodies::HasName(const std::string& name) const {
   return std::any_of(bodies_.begin(), bodies_.end(), [&](const auto& body) { return body->name() == name; });
 }
 
+double SceneBodies::EnclosedAtRest_m3(const WorldBody& body) const {
+  const BodyArrays& arrays = *body.arrays();
+  double sum_m3 = 0;
+  std::optional<Eigen::Vector3d> from;  // near the body, so that few digits are lost
+  for (const auto& triangle : arrays.surface_triangles) {
+    if (triangle == kFreeTriangle) continue;
+    std::array<Eigen::Vector3d, 3> x;
+    for (size_t c = 0; c < 3; ++c) x[c] = vertices_.rest_m[body.HandleOf(arrays.surface_vertices[triangle[c]])];
+    if (!from) from = x[0];
+    sum_m3 += (x[0] - *from).dot((x[1] - *from).cross(x[2] - *from)) / 6;
+  }
+  return sum_m3;
+}
+
 BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
   const BodyArrays& arrays = *body.arrays();
   BodyStatistics statistics;
@@ -442,6 +457,8 @@ BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
     }
   }
   statistics.is_volume_released = body.has_released_volume();
+  statistics.volume_stiffness_pa = body.volume_stiffness_pa();
+  if (statistics.volume_stiffness_pa > 0) statistics.kept_volume_m3 = EnclosedAtRest_m3(body);
   statistics.fixed_vertex_count = static_cast<uint32_t>(arrays.fixed_vertices.size());
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) statistics.vertex_count += body.HandleOf(v) != kNoHandle ? 1 : 0;
   for (const uint32_t v : arrays.surface_vertices) statistics.surface_vertex_count += v != kNoSlot ? 1 : 0;

@@ -45,6 +45,8 @@ struct BodyStatistics {
   uint32_t quasi_static_tets = 0;  ///< of tet_count: of a pre-computed body, or of zones of a hybrid one that nothing has cut
   double mass_kg = 0, volume_m3 = 0;
   bool is_volume_released = false;  ///< a shell's that was kept until an edit opened it
+  double volume_stiffness_pa = 0;   ///< 0: nothing keeps its volume
+  double kept_volume_m3 = 0;        ///< of one whose volume is kept: within its surface at rest
 };
 
 /// A running scene on one OpenCL device. Not thread-safe: one thread owns a World and steps it; the frames it returns are immutable and

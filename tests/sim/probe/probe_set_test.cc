@@ -258,5 +258,38 @@ TEST_F(ProbeWorldTest, MeasuresARunningWorld) {
   EXPECT_LT(out[3], 0.003);
 }
 
+// Pressed from all sides, tissue and what fills it share the pressure by their bulk moduli.
+TEST_F(ProbeWorldTest, MeasuresThePressureOfAKeptVolume) {
+  constexpr double kOutside_pa = 50, kFilling_pa = 2e4;
+  SceneDescription scene;
+  scene.gravity_m_per_s2 = {0, 0, 0};
+  scene.bodies = {test::BoxBody("bag", {0, 0, 0}, {4, 4, 4}, {0.02, 0.03, 0.04}),
+                  test::BoxBody("box", {0.1, 0, 0}, {2, 2, 2}, {0.02, 0.02, 0.02})};
+  BodyDescription& bag = scene.bodies[0];
+  bag.material.young_modulus_pa = 5000;
+  bag.material.poisson_ratio = 0.3;
+  bag.material.mass_damping_per_s = 20;
+  bag.volume_stiffness_pa = kFilling_pa;
+  LoadDescription pressure;
+  for (uint32_t v = 0; v < bag.mesh.vertices.size(); ++v) pressure.vertices.push_back(v);
+  pressure.pressure_pa = kOutside_pa;
+  bag.loads = {pressure};
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  const std::vector<std::string> paths = {"body.bag.pressure", "tissue.bag.pressure", "body.box.pressure"};
+  PALPATE_TEST_ASSIGN(ProbeSet set, ProbeSet::Parse(paths, scene));
+  EXPECT_EQ(set.columns()[0].unit, "Pa");
+  std::vector<double> out(paths.size());
+  set.Evaluate(*world->CurrentFrame(), out, world.get());
+  EXPECT_NEAR(out[0], 0, 0.05) << "at rest";
+  for (int n = 0; n < 90; ++n) PALPATE_ASSERT_OK(world->Step({}).status());
+  set.Evaluate(*world->CurrentFrame(), out, world.get());
+  constexpr double kTissue_pa = 5000 / (3 * (1 - 2 * 0.3));
+  EXPECT_NEAR(out[0], kOutside_pa * kFilling_pa / (kFilling_pa + kTissue_pa), 0.02 * kOutside_pa);
+  EXPECT_EQ(out[1], out[0]);
+  EXPECT_TRUE(std::isnan(out[2])) << "nothing keeps it";
+  set.Evaluate(*world->CurrentFrame(), out);
+  EXPECT_TRUE(std::isnan(out[0])) << "without its world";
+}
+
 }  // namespace
 }  // namespace palpate::sim
