@@ -75,6 +75,8 @@ class CoarseCorrectionTest : public test::DeviceTest {
     params.dt_s = static_cast<float>(kDt);
     params.inv_dt = static_cast<float>(1 / kDt);
     params.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
+    params.low_unit_m = std::ldexp(1.0F, made->layout.displacement_exponent);
+    params.low_units_per_m = 1 / params.low_unit_m;
     params.free_count = made->layout.free_count;
     params.vertex_count = made->layout.vertex_count;
     params.triangle_count = made->layout.triangle_count;

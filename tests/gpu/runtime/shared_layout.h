@@ -228,6 +228,8 @@
   FIELD(StepParams, slip_m)                  \
   FIELD(StepParams, range_m)                 \
   FIELD(StepParams, lambda_cap)              \
+  FIELD(StepParams, low_unit_m)              \
+  FIELD(StepParams, low_units_per_m)         \
   FIELD(StepParams, free_count)              \
   FIELD(StepParams, vertex_count)            \
   FIELD(StepParams, triangle_count)          \
