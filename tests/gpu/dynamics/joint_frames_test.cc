@@ -214,7 +214,7 @@ TEST_F(JointFramesTest, TissueCarriesAHeavyBodyOnABall) {
   EXPECT_LT(step.max_speed_m_per_s, 1e-3);
 }
 
-TEST_F(JointFramesTest, SlowABodyAtTheEndOfABarBendsIt) {
+TEST_F(JointFramesTest, ABodyAtTheEndOfABarBendsIt) {
   // Welded: the bar bears a force and a moment. Against the tip of a cantilever under both, E I w'' = M.
   const double length = 0.2, mass = 0.005, arm = 0.04;
   const auto bar = [&](double density) {
@@ -348,7 +348,7 @@ TEST_F(JointFramesTest, ASheetHangsOnABallByItsEdge) {
   EXPECT_LT(Mean(Inside(scene, {0, 0.2, -1}, {1, 0.2, 1})).z(), -0.17) << "its other edge is below";
 }
 
-TEST_F(JointFramesTest, SlowEffortsOfAnySetOfASheetComeToRest) {
+TEST_F(JointFramesTest, EffortsOfAnySetOfASheetComeToRest) {
   // Sets of one to many rows, and of coarse and fine triangles, thin and thick: an effort that overshoots swings from sweep to sweep.
   struct Case {
     uint32_t cells;
