@@ -698,7 +698,8 @@ static inline void store_strain(const RMat* gradient, PALPATE_R rate, __global f
    sound up to strains of order one; beyond, it would hold a tangled mesh in its tangle, so it fades as 1 / (1 + (|E|/2)^4) and does not act
    in inverted tets. Work-item: block of corners of vertex block_vertex[block]. */
 __kernel void start_strain(const __global StepParams* p, uint block_count, const __global float4* x_start,
-                           const __global uint* block_vertex, const __global float* corner_real, const __global uint* corner_index, __global float* corner_strain) {
+                           const __global uint* block_vertex, const __global float* corner_real, const __global uint* corner_index,
+                           __global float* corner_strain) {
   const uint block = (uint)get_global_id(0);
   if (block >= block_count) return;
   RVec g;
