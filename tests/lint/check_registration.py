@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Everything that looks like a test is run: each CMake folder under tests/ and bench/ is entered, each test source is named by its CMakeLists.txt."""
+"""Everything that looks like a test is run: each CMake folder under tests/ and bench/ is entered, each test source is named by its CMakeLists.txt.
+
+A test in C++ has a namespace of its own, palpate::...::NAME_test, since files are compiled in batches.
+"""
 import pathlib
 import re
 
 import lint_common
 
 SUBDIRECTORY = re.compile(r"add_subdirectory\(\s*([\w/.-]+)")
+NAMESPACE = re.compile(r"^namespace (palpate[\w:]*) \{", re.MULTILINE)
 TEST_FILE = re.compile(r"(_test\.(cc|py|sh|mjs|ts)|_fuzz(er)?\.cc|^fuzz_\w+\.cc|^check_\w+\.py|_bench\.cc)$")
 
 
@@ -29,6 +33,10 @@ def check(root, files):
             continue
         if not named_by_cmake(root, path, lists):
             yield f"{name}:1: no CMakeLists.txt names this test"
+        if path.name.endswith("_test.cc"):
+            namespaces = NAMESPACE.findall((root / name).read_text(encoding="utf-8"))
+            if namespaces and not namespaces[-1].endswith(f"::{path.stem}"):
+                yield f"{name}:1: what is in this file belongs into a namespace {namespaces[-1]}::{path.stem}"
 
 
 def named_by_cmake(root, path, lists):
@@ -65,6 +73,8 @@ SELF_TESTS = [
     ({**TOP, "tests/a/CMakeLists.txt": "# x_test.cc\n", "tests/a/x_test.cc": ""}, "no CMakeLists.txt names this test"),
     ({**TOP, "tests/a/CMakeLists.txt": "", "tests/b/CMakeLists.txt": ""}, "tests/b/CMakeLists.txt:1: no add_subdirectory leads here"),
     ({**TOP, "tests/a/CMakeLists.txt": "palpate_test(x SRCS xx_test.cc)\n", "tests/a/x_test.cc": "", "tests/a/xx_test.cc": ""}, "tests/a/x_test.cc"),
+    ({**TOP, "tests/a/CMakeLists.txt": "palpate_test(x SRCS x_test.cc)\n", "tests/a/x_test.cc": "namespace palpate::a::x_test {\n"}, None),
+    ({**TOP, "tests/a/CMakeLists.txt": "palpate_test(x SRCS x_test.cc)\n", "tests/a/x_test.cc": "namespace palpate::a {\n"}, "a namespace palpate::a::x_test"),
 ]
 
 if __name__ == "__main__":

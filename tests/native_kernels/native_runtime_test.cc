@@ -6,7 +6,7 @@
 #include "gpu/runtime/kernel_source.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::native_runtime_test {
 namespace {
 
 using NativeRuntimeTest = test::DeviceTest;
@@ -140,4 +140,4 @@ TEST_F(NativeFaultTest, WorkItemsThatWriteTheSamePlaceAreFoundAsRaces) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::native_runtime_test

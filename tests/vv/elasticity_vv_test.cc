@@ -10,7 +10,7 @@
 #include "tests/support/device_test.h"
 #include "tests/support/newton_statics.h"
 
-namespace palpate {
+namespace palpate::elasticity_vv_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -407,4 +407,4 @@ TEST_F(ElasticityVv, T6SoftGridFallsFreely) {
 }
 
 }  // namespace
-}  // namespace palpate
+}  // namespace palpate::elasticity_vv_test

@@ -18,7 +18,7 @@
 #include "tests/support/nurbs_shell_cases.h"
 #include "tests/support/trimmed_sheets.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_shell_vv_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -587,4 +587,4 @@ TEST(NurbsShellVvTest, AnInflatedSphereFollowsTheLawOfThinShells) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_shell_vv_test

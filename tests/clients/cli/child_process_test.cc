@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::cli {
+namespace palpate::cli::child_process_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -118,4 +118,4 @@ TEST(ChildProcess, DiesWithItsParent) {
 }
 
 }  // namespace
-}  // namespace palpate::cli
+}  // namespace palpate::cli::child_process_test

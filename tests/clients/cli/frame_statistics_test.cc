@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::cli {
+namespace palpate::cli::frame_statistics_test {
 namespace {
 
 using Clock = FrameStatistics::Clock;
@@ -77,4 +77,4 @@ TEST(FrameStatistics, ARateIsNeverNegativeAfterAReset) {
 }
 
 }  // namespace
-}  // namespace palpate::cli
+}  // namespace palpate::cli::frame_statistics_test

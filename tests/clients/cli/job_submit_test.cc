@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::cli {
+namespace palpate::cli::job_submit_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -28,4 +28,4 @@ TEST(SlurmScripts, PathsAreOneWordEach) {
 }
 
 }  // namespace
-}  // namespace palpate::cli
+}  // namespace palpate::cli::job_submit_test

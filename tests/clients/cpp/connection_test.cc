@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::client {
+namespace palpate::client::connection_test {
 namespace {
 
 using ::testing::AllOf;
@@ -94,4 +94,4 @@ TEST(ToAbslStatus, KeepsCodeAndMessage) {
 }
 
 }  // namespace
-}  // namespace palpate::client
+}  // namespace palpate::client::connection_test

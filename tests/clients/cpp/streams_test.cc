@@ -16,7 +16,7 @@
 #include "clients/cpp/watch_stream.h"
 #include "tests/clients/station/fake_haptic_server.h"
 
-namespace palpate::client {
+namespace palpate::client::streams_test {
 namespace {
 
 using ::palpate::testing::FakeHapticServer;
@@ -256,4 +256,4 @@ TEST(WatchStream, MayBeLeftInTheMiddle) {
 }
 
 }  // namespace
-}  // namespace palpate::client
+}  // namespace palpate::client::streams_test

@@ -16,7 +16,7 @@
 #include "sim/mesh/generators.h"
 #include "sim/mesh/tet_mesh.h"
 
-namespace palpate {
+namespace palpate::topology_mirror_test {
 namespace {
 
 using client::TopologyMirror;
@@ -535,4 +535,4 @@ TEST(TopologyMirror, WhatDoesNotFitIsAnError) {
 }
 
 }  // namespace
-}  // namespace palpate
+}  // namespace palpate::topology_mirror_test

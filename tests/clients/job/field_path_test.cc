@@ -10,7 +10,7 @@
 #include "palpate/v1/job.pb.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::job {
+namespace palpate::job::field_path_test {
 namespace {
 
 using google::protobuf::Value;
@@ -105,4 +105,4 @@ TEST(FieldPathTest, JsonOfAMessageIsTheSameEachTime) {
 }
 
 }  // namespace
-}  // namespace palpate::job
+}  // namespace palpate::job::field_path_test

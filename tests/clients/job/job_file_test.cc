@@ -14,7 +14,7 @@
 #include "clients/job/sweep.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::job {
+namespace palpate::job::job_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -184,4 +184,4 @@ TEST(DurableFileTest, OneProcessAtATimeWorksInAFolder) {
 }
 
 }  // namespace
-}  // namespace palpate::job
+}  // namespace palpate::job::job_file_test

@@ -29,7 +29,7 @@
 #include "tests/sim/record/record_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::job {
+namespace palpate::job::job_run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -503,4 +503,4 @@ TEST_F(JobRunTest, TablesOfTasksAreTheSameInAnyOrder) {
 }
 
 }  // namespace
-}  // namespace palpate::job
+}  // namespace palpate::job::job_run_test

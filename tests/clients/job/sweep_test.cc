@@ -12,7 +12,7 @@
 #include "clients/job/low_discrepancy.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::job {
+namespace palpate::job::sweep_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -176,4 +176,4 @@ TEST(SweepTest, ListsOfTasksAreReadAndBadOnesRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::job
+}  // namespace palpate::job::sweep_test

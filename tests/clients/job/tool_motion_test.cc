@@ -15,7 +15,7 @@
 #include "tests/sim/record/record_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::job {
+namespace palpate::job::tool_motion_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -208,4 +208,4 @@ TEST(ToolMotionTest, RecordedToolsAreToldAsTheyWereStepByStep) {
 }
 
 }  // namespace
-}  // namespace palpate::job
+}  // namespace palpate::job::tool_motion_test

@@ -17,7 +17,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::station {
+namespace palpate::station::controller_device_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -212,4 +212,4 @@ TEST(ControllerDevice, WhatCannotBeOpenedIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::controller_device_test

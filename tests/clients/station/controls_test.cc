@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::station {
+namespace palpate::station::controls_test {
 namespace {
 
 using ::testing::AllOf;
@@ -126,4 +126,4 @@ TEST(CheckControls, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::controls_test

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::station {
+namespace palpate::station::convert_test {
 namespace {
 
 using ::testing::AllOf;
@@ -114,4 +114,4 @@ TEST(ToProto, CarriesAPose) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::convert_test

@@ -9,7 +9,7 @@
 #include "clients/station/simulated_hand.h"
 #include "tests/clients/station/emulated_station.h"
 
-namespace palpate::station {
+namespace palpate::station::energy_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -136,4 +136,4 @@ TEST(Energy, ControllerKeepsABreathingOrganFromDrivingTheHand) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::energy_test

@@ -37,7 +37,7 @@ thread_local long allocations = 0;
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 #endif
 
-namespace palpate::station {
+namespace palpate::station::haptic_loop_test {
 namespace {
 
 using Eigen::Quaterniond;
@@ -415,4 +415,4 @@ TEST_F(HapticLoopTest, HandsValuesBetweenThreeRunningThreads) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::haptic_loop_test

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::station {
+namespace palpate::station::histogram_test {
 namespace {
 
 TEST(Histogram, IsZeroWithoutValues) {
@@ -59,4 +59,4 @@ TEST(RaiseRelaxed, KeepsTheLargest) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::histogram_test

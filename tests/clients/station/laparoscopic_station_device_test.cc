@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <Eigen/Geometry>
 
-namespace palpate::station {
+namespace palpate::station::laparoscopic_station_device_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -169,4 +169,4 @@ TEST(LaparoscopicStationDeviceSpec, IsMadeFromText) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::laparoscopic_station_device_test

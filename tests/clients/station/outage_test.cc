@@ -7,7 +7,7 @@
 
 #include "tests/clients/station/emulated_station.h"
 
-namespace palpate::station {
+namespace palpate::station::outage_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -272,4 +272,4 @@ TEST(Stall, AGapBetweenTicksDoesNotMakeTheForceJump) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::outage_test

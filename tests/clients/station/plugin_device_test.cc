@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::station {
+namespace palpate::station::plugin_device_test {
 namespace {
 
 using ::testing::AllOf;
@@ -124,4 +124,4 @@ TEST(PluginDevice, ReadsAnOlderPluginsShorterStructs) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::plugin_device_test

@@ -13,7 +13,7 @@
 
 #include "clients/station/simulated_hand.h"
 
-namespace palpate::station {
+namespace palpate::station::recording_test {
 namespace {
 
 using ::testing::AllOf;
@@ -177,4 +177,4 @@ TEST(Recording, CannotBeOpenedWhereNothingIs) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::recording_test

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::station {
+namespace palpate::station::safety_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -420,4 +420,4 @@ TEST(SafetyChain, KeepsEveryPromiseUnderRandomFaults) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::safety_test

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::station {
+namespace palpate::station::simulated_hand_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -224,4 +224,4 @@ TEST(MakeDevice, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::simulated_hand_test

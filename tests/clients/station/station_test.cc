@@ -18,7 +18,7 @@
 #include "clients/station/simulated_hand.h"
 #include "tests/clients/station/fake_haptic_server.h"
 
-namespace palpate::station {
+namespace palpate::station::station_test {
 namespace {
 
 using ::palpate::testing::FakeHapticServer;
@@ -301,4 +301,4 @@ TEST(Station, NamesAReportThatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::station_test

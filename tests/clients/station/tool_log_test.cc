@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::station {
+namespace palpate::station::tool_log_test {
 namespace {
 
 v1::LocalModel Model(double time_s, double removed_kg, std::initializer_list<v1::ToolActivity> activities) {
@@ -55,4 +55,4 @@ TEST(ToolLog, GoesOnOverResetsAndNewAttachments) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::tool_log_test

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::station {
+namespace palpate::station::triple_buffer_test {
 namespace {
 
 TEST(TripleBuffer, GivesTheNewestValueOnce) {
@@ -57,4 +57,4 @@ TEST(TripleBuffer, NeverTearsAValueOrGoesBack) {
 }
 
 }  // namespace
-}  // namespace palpate::station
+}  // namespace palpate::station::triple_buffer_test

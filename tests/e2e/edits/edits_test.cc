@@ -31,7 +31,7 @@
 #include "clients/cpp/watch_stream.h"
 #include "tests/support/http_get.h"
 
-namespace palpate {
+namespace palpate::edits_test {
 namespace {
 
 using client::TopologyMirror;
@@ -688,4 +688,4 @@ TEST(Edits, AReaderThatMissedLessThanIsKeptGetsADelta) {
 }
 
 }  // namespace
-}  // namespace palpate
+}  // namespace palpate::edits_test

@@ -33,7 +33,7 @@
 #include "sim/scene/edit_request.h"
 #include "sim/scene/scene_spec.h"
 
-namespace palpate {
+namespace palpate::scenes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -1745,4 +1745,4 @@ TEST_F(Scenes, TheOthersStayWhereTheyAre) {
 }
 
 }  // namespace
-}  // namespace palpate
+}  // namespace palpate::scenes_test

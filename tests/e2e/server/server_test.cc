@@ -22,7 +22,7 @@
 #include "palpate/v1/stream.grpc.pb.h"
 #include "tests/support/http_get.h"
 
-namespace palpate {
+namespace palpate::server_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -285,4 +285,4 @@ TEST_F(ServerProgram, ReadsItsConfigurationFile) {
 }
 
 }  // namespace
-}  // namespace palpate
+}  // namespace palpate::server_test

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace palpate {
+namespace palpate::state_archive_test {
 
 enum class Place : uint32_t {};
 
@@ -219,4 +219,4 @@ TEST(Crc32cTest, IsCastagnolis) {
 }
 
 }  // namespace
-}  // namespace palpate
+}  // namespace palpate::state_archive_test

@@ -10,7 +10,7 @@
 #include "tests/gpu/collision/volume_support.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::body_broad_phase_test {
 namespace {
 
 #ifdef PALPATE_NATIVE_KERNELS
@@ -558,4 +558,4 @@ TEST_F(BodyBroadPhaseTest, ElongatedBodiesMissNoContact) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::body_broad_phase_test

@@ -13,7 +13,7 @@
 #include "gpu/collision/proximity.h"
 #include "tests/gpu/collision/surface_models.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::body_candidates_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -533,4 +533,4 @@ TEST_F(BodyCandidatesTest, TooManyPairsAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::body_candidates_test

@@ -11,10 +11,11 @@
 #include "gpu/runtime/kernel_source.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource box_pairs_probe;
-}
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::box_hierarchy_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -357,4 +358,4 @@ TEST_F(BoxHierarchyTest, TooManyPairsAndBadInputAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::box_hierarchy_test

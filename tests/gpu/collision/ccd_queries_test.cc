@@ -12,7 +12,7 @@
 
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::ccd_queries_test {
 namespace {
 
 using Int3 = std::array<int64_t, 3>;
@@ -416,4 +416,4 @@ TEST_F(CcdQueriesTest, AFallingSphereHitsInTime) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::ccd_queries_test

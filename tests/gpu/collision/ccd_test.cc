@@ -20,7 +20,7 @@
 #include "absl/strings/str_format.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::ccd_test {
 namespace {
 
 using Key = std::tuple<uint32_t, uint32_t, uint32_t>;
@@ -814,4 +814,4 @@ TEST_F(CcdTest, WrongUseIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::ccd_test

@@ -6,7 +6,7 @@
 
 #include "tests/gpu/collision/surface_models.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::closest_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -214,4 +214,4 @@ TEST_F(ClosestTest, FindsTheNearestPointInEachRegionOfTheTriangle) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::closest_test

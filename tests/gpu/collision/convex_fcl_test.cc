@@ -14,7 +14,7 @@
 #include "gpu/collision/convex_narrow_phase.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::convex_fcl_test {
 namespace {
 
 using Eigen::Quaterniond;
@@ -129,4 +129,4 @@ TEST_F(ConvexFclTest, SameOverlapsDistancesAndDepths) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::convex_fcl_test

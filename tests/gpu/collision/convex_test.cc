@@ -12,7 +12,7 @@
 #include "gpu/collision/convex_narrow_phase.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::convex_test {
 namespace {
 
 using Eigen::Quaterniond;
@@ -587,4 +587,4 @@ TEST_F(ConvexTest, BadMeshesAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::convex_test

@@ -5,7 +5,7 @@
 
 #include "tests/gpu/collision/surface_models.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::intersections_test {
 namespace {
 
 __extension__ typedef __int128 Exact;
@@ -191,4 +191,4 @@ TEST_F(IntersectionsTest, NoTrianglesHaveNoCrossings) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::intersections_test

@@ -7,7 +7,7 @@
 #include "tests/gpu/collision/volume_support.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::kdop_test {
 namespace {
 
 #ifdef PALPATE_NATIVE_KERNELS
@@ -410,4 +410,4 @@ TEST_F(PrincipalAxisTest, WithoutSpreadThereIsNoAxis) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::kdop_test

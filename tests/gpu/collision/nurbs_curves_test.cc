@@ -15,7 +15,7 @@
 #include "tests/gpu/collision/nurbs_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::nurbs_curves_test {
 namespace {
 
 using Eigen::Affine3d;
@@ -236,4 +236,4 @@ TEST_F(NurbsCurvesTest, SameInputSameBitsAndWrongInputIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_curves_test

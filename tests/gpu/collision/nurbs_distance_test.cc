@@ -15,7 +15,7 @@
 #include "tests/gpu/collision/nurbs_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::nurbs_distance_test {
 namespace {
 
 using Eigen::Affine3d;
@@ -383,4 +383,4 @@ TEST_F(NurbsDistanceTest, WrongInputIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_distance_test

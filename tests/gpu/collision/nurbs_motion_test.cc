@@ -15,7 +15,7 @@
 #include "tests/gpu/collision/nurbs_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::nurbs_motion_test {
 namespace {
 
 using Eigen::Affine3d;
@@ -246,4 +246,4 @@ TEST_F(NurbsMotionTest, WrongInputIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_motion_test

@@ -19,7 +19,7 @@
 #include "tests/gpu/collision/nurbs_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::nurbs_queries_test {
 namespace {
 
 using Eigen::Affine3d;
@@ -758,4 +758,4 @@ TEST_F(NurbsQueriesTest, WrongInputIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_queries_test

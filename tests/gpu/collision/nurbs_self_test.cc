@@ -14,7 +14,7 @@
 #include "tests/gpu/collision/nurbs_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::nurbs_self_test {
 namespace {
 
 using Eigen::Vector2d;
@@ -227,4 +227,4 @@ TEST_F(NurbsSelfTest, WrongInputIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_self_test

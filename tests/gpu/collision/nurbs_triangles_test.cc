@@ -18,7 +18,7 @@
 #include "tests/gpu/collision/nurbs_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::nurbs_triangles_test {
 namespace {
 
 using Eigen::Affine3d;
@@ -211,4 +211,4 @@ TEST_F(NurbsTrianglesTest, WrongInputIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_triangles_test

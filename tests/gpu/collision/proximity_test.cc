@@ -9,7 +9,7 @@
 
 #include "tests/gpu/collision/surface_models.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::proximity_test {
 namespace {
 
 using Id = std::tuple<uint32_t, uint32_t, uint32_t>;  // kind, a, b
@@ -855,4 +855,4 @@ TEST(SurfaceTopologyTest, WrongSurfacesAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::proximity_test

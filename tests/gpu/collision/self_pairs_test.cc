@@ -11,7 +11,7 @@
 #include "gpu/collision/proximity.h"
 #include "tests/gpu/collision/surface_models.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::self_pairs_test {
 namespace {
 
 using Positions = std::vector<Float4>;
@@ -451,4 +451,4 @@ TEST_F(SelfPairsTest, ContactsStayTheSameWhileBuffersGrow) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::self_pairs_test

@@ -8,7 +8,7 @@
 #include "tests/gpu/collision/surface_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::surface_topology_editor_test {
 namespace {
 
 class SurfaceTopologyEditorTest : public test::DeviceTest {
@@ -158,4 +158,4 @@ TEST_F(SurfaceTopologyEditorTest, SaysWhatIsWrongAndWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::surface_topology_editor_test

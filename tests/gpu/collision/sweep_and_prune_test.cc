@@ -10,7 +10,7 @@
 #include "tests/gpu/collision/volume_support.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::sweep_and_prune_test {
 namespace {
 
 class SweepAndPruneTest : public test::DeviceTest {
@@ -115,4 +115,4 @@ TEST_F(SweepAndPruneTest, NothingIsNothing) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::sweep_and_prune_test

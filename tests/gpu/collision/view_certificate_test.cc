@@ -22,7 +22,7 @@
 #include "tests/gpu/collision/view_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::view_certificate_test {
 namespace {
 
 using Key = std::tuple<uint32_t, uint32_t, uint32_t>;
@@ -665,4 +665,4 @@ TEST_F(ViewCertificateTest, HopelessComponentsAreLeftAlone) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::view_certificate_test

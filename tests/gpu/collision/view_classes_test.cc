@@ -11,7 +11,7 @@
 #include "tests/gpu/collision/view_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::view_classes_test {
 namespace {
 
 __extension__ using Wide = __int128;
@@ -266,4 +266,4 @@ TEST_F(ViewClassesTest, UselessCoordinatesAreUnsure) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::view_classes_test

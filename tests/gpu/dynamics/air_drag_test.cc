@@ -11,7 +11,7 @@
 #include "tests/gpu/dynamics/surface_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::air_drag_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -127,4 +127,4 @@ TEST_F(AirDragTest, BadCoefficientsAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::air_drag_test

@@ -19,7 +19,7 @@
 #include "tests/support/device_test.h"
 #include "tests/support/newton_statics.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::coarse_correction_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -854,4 +854,4 @@ TEST_F(CoarseResidualTest, SlowFallsWhateverTheSize) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::coarse_correction_test

@@ -6,7 +6,7 @@
 
 #include "gpu/dynamics/float4.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::collider_aims_test {
 namespace {
 
 constexpr double kMargin_m = 0.001;
@@ -95,4 +95,4 @@ TEST(ColliderAims, ResetForgets) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::collider_aims_test

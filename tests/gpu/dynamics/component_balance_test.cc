@@ -5,7 +5,7 @@
 #include <Eigen/Dense>
 #include <random>
 
-namespace palpate::gpu {
+namespace palpate::gpu::component_balance_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -177,4 +177,4 @@ TEST(ComponentBalance, WhatRoundingCannotTellApartStays) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::component_balance_test

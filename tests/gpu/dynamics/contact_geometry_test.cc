@@ -9,10 +9,11 @@
 #include "gpu/shared/dynamics_types.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource closest_probe;
-}  // namespace kernels
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::contact_geometry_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -171,4 +172,4 @@ TEST_F(ContactGeometryTest, ForceLawIsConvexAndSmooth) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::contact_geometry_test

@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::gpu {
+namespace palpate::gpu::driven_poses_test {
 namespace {
 
 using Eigen::AngleAxisd;
@@ -158,4 +158,4 @@ TEST(DrivenPoses, WhatIsNotSoundIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::driven_poses_test

@@ -9,10 +9,11 @@
 #include "gpu/shared/energies.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource elasticity_double;
-}  // namespace kernels
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::elasticity_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -514,4 +515,4 @@ TEST_F(ElasticityTest, FloatAgreesWithDouble) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::elasticity_test

@@ -16,7 +16,7 @@
 #include "tests/gpu/dynamics/surface_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::joint_frames_test {
 namespace {
 
 using Eigen::Quaterniond;
@@ -524,4 +524,4 @@ TEST_F(JointFramesTest, ErrorsNameWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::joint_frames_test

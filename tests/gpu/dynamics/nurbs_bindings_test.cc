@@ -16,7 +16,7 @@
 #include "tests/sim/world/nurbs_shells.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::nurbs_bindings_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -285,4 +285,4 @@ TEST_F(NurbsBindingsTest, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_bindings_test

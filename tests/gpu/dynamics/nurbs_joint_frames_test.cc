@@ -21,7 +21,7 @@
 #include "tests/sim/world/nurbs_shells.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::nurbs_joint_frames_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -352,4 +352,4 @@ TEST_F(NurbsJointFramesTest, WhatCannotBeHeldIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_joint_frames_test

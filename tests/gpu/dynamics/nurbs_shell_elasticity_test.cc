@@ -8,10 +8,11 @@
 #include "gpu/runtime/kernel_source.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource nurbs_shell_double;
-}  // namespace kernels
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::nurbs_shell_elasticity_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -205,4 +206,4 @@ TEST_F(NurbsShellElasticityTest, WhatHasNoAreaStaysFinite) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_shell_elasticity_test

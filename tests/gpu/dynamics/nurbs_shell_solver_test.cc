@@ -15,7 +15,7 @@
 #include "tests/sim/world/nurbs_shells.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::nurbs_shell_solver_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -327,4 +327,4 @@ TEST_F(NurbsShellSolverTest, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_shell_solver_test

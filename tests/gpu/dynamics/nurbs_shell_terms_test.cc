@@ -17,10 +17,11 @@
 #include "tests/support/device_test.h"
 #include "tests/support/nurbs_shell_cases.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource nurbs_shell_probe;
-}  // namespace kernels
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::nurbs_shell_terms_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -517,4 +518,4 @@ TEST_F(NurbsShellTermsTest, SlowTimesOfSweeps) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::nurbs_shell_terms_test

@@ -14,7 +14,7 @@
 #include "tests/gpu/dynamics/surface_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::obstacle_barrier_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -450,4 +450,4 @@ TEST_F(ObstacleBarrierTest, SameCallsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::obstacle_barrier_test

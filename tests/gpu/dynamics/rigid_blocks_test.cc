@@ -10,7 +10,7 @@
 #include "tests/gpu/dynamics/rigid_scene.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::rigid_blocks_test {
 namespace {
 
 using test_rigid::Array;
@@ -330,4 +330,4 @@ TEST_F(RigidBlocksTest, BadBlocksAreNamed) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::rigid_blocks_test

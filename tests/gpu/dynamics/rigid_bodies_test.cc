@@ -12,7 +12,7 @@
 
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::rigid_bodies_test {
 namespace {
 
 using Eigen::Quaterniond;
@@ -708,4 +708,4 @@ TEST_P(PileTest, SameInputGivesTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Shapes, PileTest, ::testing::Bool(), [](const auto& kind) { return kind.param ? "Long" : "Round"; });
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::rigid_bodies_test

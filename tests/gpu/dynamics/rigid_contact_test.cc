@@ -8,7 +8,7 @@
 #include "tests/gpu/dynamics/surface_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::rigid_contact_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -373,4 +373,4 @@ TEST_F(RigidContactTest, StatesAreRestoredAndBadModelsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::rigid_contact_test

@@ -8,7 +8,7 @@
 
 #include <Eigen/Geometry>
 
-namespace palpate::gpu {
+namespace palpate::gpu::rigid_impacts_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -191,4 +191,4 @@ TEST(RigidImpacts, OnlyWhatIsHitChanges) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::rigid_impacts_test

@@ -13,7 +13,7 @@
 #include "tests/gpu/dynamics/rigid_scene.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::rigid_joints_test {
 namespace {
 
 using test_rigid::Array;
@@ -612,4 +612,4 @@ TEST_F(RigidJointsTest, GoesOnFromASavedStateBitForBit) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::rigid_joints_test

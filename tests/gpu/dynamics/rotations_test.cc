@@ -15,11 +15,12 @@
 #include "gpu/shared/energies.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource tissue;
 extern const KernelSource rotations_probe;
-}  // namespace kernels
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::rotations_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -279,4 +280,4 @@ TEST_F(RotationsTest, FreePlacesAndLostRotationsDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::rotations_test

@@ -15,7 +15,7 @@
 #include "tests/gpu/dynamics/tissue_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::shape_goals_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -762,4 +762,4 @@ TEST_F(ShapeSolverTest, GoesOnWithAnotherModel) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::shape_goals_test

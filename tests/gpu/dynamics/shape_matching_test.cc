@@ -12,10 +12,11 @@
 #include "gpu/runtime/kernel_source.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource matching_probe;
-}
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::shape_matching_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -316,4 +317,4 @@ TEST_F(ShapeMatchingTest, GoalsOfDeformedAndMirroredSetsAreRigidAndBest) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::shape_matching_test

@@ -8,10 +8,11 @@
 #include "gpu/runtime/kernel_source.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource shell_double;
-}  // namespace kernels
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::shell_elasticity_test {
 namespace {
 
 using Eigen::Matrix2d;
@@ -293,4 +294,4 @@ TEST_F(ShellElasticityTest, WhatHasNoAreaStaysFinite) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::shell_elasticity_test

@@ -12,7 +12,7 @@
 #include "tests/gpu/dynamics/shell_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::shell_solver_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -442,4 +442,4 @@ TEST(ShellLayout, NoColourHoldsTwoVerticesOfAHinge) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::shell_solver_test

@@ -15,7 +15,7 @@
 #include "tests/support/device_test.h"
 #include "tests/support/newton_statics.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::smoothing_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -219,4 +219,4 @@ TEST_F(Smoothing, ABodyOfHighPoissonRatioHangsAsNewtonsMethodFindsIt) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::smoothing_test

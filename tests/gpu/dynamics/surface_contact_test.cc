@@ -17,10 +17,11 @@
 #include "tests/gpu/dynamics/surface_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource surface_contact_double;
-}  // namespace kernels
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::surface_contact_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -734,4 +735,4 @@ TEST_F(SurfaceContactTest, RefusesBadModels) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::surface_contact_test

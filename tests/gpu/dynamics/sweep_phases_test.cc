@@ -18,7 +18,7 @@
 #include "tests/gpu/dynamics/tissue_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::sweep_phases_test {
 namespace {
 
 constexpr TestMaterial kSoft{.young_modulus_pa = 5000, .damping_s = 0.01};
@@ -323,4 +323,4 @@ TEST_F(SweepPhasesTest, AStepWaitsTwice) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::sweep_phases_test

@@ -4,7 +4,7 @@
 
 #include "gpu/shared/dynamics_types.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::tangle_recovery_test {
 namespace {
 
 constexpr uint32_t kTets = 1000;
@@ -50,4 +50,4 @@ TEST(TangleRecovery, EndsAfterTwentySecondsInAnyCaseAndMayBeginAgain) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::tangle_recovery_test

@@ -11,7 +11,7 @@
 #include "tests/gpu/dynamics/tissue_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::tissue_anchor_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -377,4 +377,4 @@ TEST_F(TissueAnchorTest, RefusesBadAnchorsAndGroups) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::tissue_anchor_test

@@ -16,7 +16,7 @@
 #include "tests/gpu/dynamics/tissue_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::tissue_edit_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -816,4 +816,4 @@ TEST_F(TissueUpdateTest, AbsentVerticesCannotBeHeldOrGathered) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::tissue_edit_test

@@ -13,7 +13,7 @@
 #include "tests/gpu/dynamics/tissue_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::tissue_energy_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -191,4 +191,4 @@ TEST_F(TissueEnergyTest, FollowsEdits) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::tissue_energy_test

@@ -11,7 +11,7 @@
 
 #include "tests/gpu/dynamics/tissue_models.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::tissue_layout_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -265,4 +265,4 @@ TEST(TissueLayoutTest, RefusesBadModels) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::tissue_layout_test

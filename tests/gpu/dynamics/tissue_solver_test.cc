@@ -13,7 +13,7 @@
 #include "tests/gpu/dynamics/tissue_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::tissue_solver_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -1118,4 +1118,4 @@ TEST_F(TissueSolverTest, RefusesBadCallsAndGivesMemoryBack) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::tissue_solver_test

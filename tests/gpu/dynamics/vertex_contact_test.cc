@@ -11,7 +11,7 @@
 #include "tests/gpu/dynamics/shell_models.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::vertex_contact_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -255,4 +255,4 @@ TEST_F(VertexContactTest, ItPushesFromEitherSideAndLetsGo) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::vertex_contact_test

@@ -6,7 +6,7 @@
 #include "gpu/shared/float_key.h"
 #include "tests/gpu/primitives/primitive_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::radix_sort_test {
 namespace {
 
 template <typename Key>
@@ -183,4 +183,4 @@ TEST_F(RadixSortTest, SlowSortsTenMillionKeys) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::radix_sort_test

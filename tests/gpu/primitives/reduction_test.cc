@@ -5,7 +5,7 @@
 
 #include "tests/gpu/primitives/primitive_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::reduction_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -159,4 +159,4 @@ TEST_F(ReductionTest, SlowSumsTenMillionValues) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::reduction_test

@@ -4,7 +4,7 @@
 
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::run_writer_test {
 namespace {
 
 class RunWriterTest : public test::DeviceTest {};
@@ -80,4 +80,4 @@ TEST_F(RunWriterTest, RefusesRunsPastTheEnd) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::run_writer_test

@@ -5,7 +5,7 @@
 
 #include "tests/gpu/primitives/primitive_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::scan_test {
 namespace {
 
 constexpr uint32_t kUntouched = 0xdeadbeefU;
@@ -270,4 +270,4 @@ TEST_F(ScanTest, SlowScansAndCompactsTenMillionValues) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::scan_test

@@ -7,10 +7,11 @@
 #include "gpu/runtime/kernel_source.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource runtime_test;
-}
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::buffer_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -181,4 +182,4 @@ TEST_F(BufferTest, BufferKeepsItsContextAlive) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::buffer_test

@@ -12,10 +12,11 @@
 #include "gpu/runtime/kernel_source.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource runtime_test;
-}
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::context_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -146,4 +147,4 @@ TEST_F(ContextTest, StatusesNameCallAndError) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::context_test

@@ -8,7 +8,7 @@
 #include "gpu/runtime/device.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::device_selection_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST_F(DeviceSelectionTest, ContextRefusesAnUnknownDevice) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::device_selection_test

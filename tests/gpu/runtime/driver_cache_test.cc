@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace palpate::gpu {
+namespace palpate::gpu::driver_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -119,4 +119,4 @@ TEST_F(DriverCacheTest, AFolderOfTheUsersIsLeftAlone) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::driver_cache_test

@@ -7,7 +7,7 @@
 #include "gpu/runtime/kernel.h"
 #include "gpu/shared/box.h"
 
-namespace palpate::gpu {
+namespace palpate::gpu::kernel_signature_test {
 namespace {
 
 TEST(KernelSignature, TypesHaveOneSpelling) {
@@ -66,4 +66,4 @@ TEST(KernelSignature, ParametersAreFoundFromAnyHint) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::kernel_signature_test

@@ -13,10 +13,11 @@
 #include "gpu/runtime/kernel_source.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource runtime_test;
-}
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::program_cache_test {
 namespace {
 
 using Bytes = std::vector<unsigned char>;
@@ -312,4 +313,4 @@ TEST_F(ContextCacheTest, ContextsOfManyThreadsShareTheFolder) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::program_cache_test

@@ -9,10 +9,11 @@
 #include "gpu/runtime/kernel_source.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource runtime_test;
-}
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::queue_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -281,4 +282,4 @@ TEST_F(QueueTest, ThreadsWithTheirOwnQueuesDoNotDisturbEachOther) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::queue_test

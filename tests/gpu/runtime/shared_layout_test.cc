@@ -7,10 +7,11 @@
 #include "gpu/runtime/kernel_source.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::gpu {
-namespace kernels {
+namespace palpate::gpu::kernels {
 extern const KernelSource shared_layout;
-}
+}  // namespace palpate::gpu::kernels
+
+namespace palpate::gpu::shared_layout_test {
 namespace {
 
 using SharedLayoutTest = test::DeviceTest;
@@ -58,4 +59,4 @@ TEST_F(SharedLayoutTest, MembersOfVectorsAreInTheSameOrder) {
 }
 
 }  // namespace
-}  // namespace palpate::gpu
+}  // namespace palpate::gpu::shared_layout_test

@@ -13,7 +13,7 @@
 #include "sim/scene/summary.h"
 #include "sim/scene/tool_spec.h"
 
-namespace palpate::server {
+namespace palpate::server::encode_test {
 namespace {
 
 std::vector<double> Decode(const v1::BodyFrame& body, v1::PositionEncoding encoding) {
@@ -622,4 +622,4 @@ TEST(Summary, CountsVolumeMassAndColors) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::encode_test

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace palpate::server {
+namespace palpate::server::acceptor_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -246,4 +246,4 @@ TEST(RaiseDescriptorLimit, StopsAtTheHardLimit) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::acceptor_test

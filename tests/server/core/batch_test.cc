@@ -12,7 +12,7 @@
 #include "sim/scene/scene_spec.h"
 #include "tests/server/core/server_fixture.h"
 
-namespace palpate::server {
+namespace palpate::server::batch_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -114,4 +114,4 @@ TEST_F(BatchTest, BudgetIsOfAllTogether) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::batch_test

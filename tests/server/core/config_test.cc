@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::server {
+namespace palpate::server::config_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -138,4 +138,4 @@ TEST(Config, SceneIdsComeFromFileNames) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::config_test

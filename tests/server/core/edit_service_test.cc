@@ -9,7 +9,7 @@
 #include "palpate/v1/edit.grpc.pb.h"
 #include "tests/server/core/server_fixture.h"
 
-namespace palpate::server {
+namespace palpate::server::edit_service_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -327,4 +327,4 @@ TEST_F(EditServiceTest, APieceThatIsCutOffIsABodyOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::edit_service_test

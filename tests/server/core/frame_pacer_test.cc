@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace palpate::server {
+namespace palpate::server::frame_pacer_test {
 namespace {
 
 std::shared_ptr<const SceneSnapshot> SnapshotOf(uint64_t step, bool with_volume = false) {
@@ -99,4 +99,4 @@ TEST(FramePacer, NothingAfterTheEndOrStop) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::frame_pacer_test

@@ -15,7 +15,7 @@
 #include "palpate/v1/edit.grpc.pb.h"
 #include "tests/server/core/server_fixture.h"
 
-namespace palpate::server {
+namespace palpate::server::haptic_service_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -579,4 +579,4 @@ TEST_F(HapticServiceTest, AStationThatDoesNotReadCostsNobodyAStep) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::haptic_service_test

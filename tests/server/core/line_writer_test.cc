@@ -8,7 +8,7 @@
 #include <array>
 #include <string>
 
-namespace palpate::server {
+namespace palpate::server::line_writer_test {
 namespace {
 
 /// Everything that can be read without waiting.
@@ -69,4 +69,4 @@ TEST(LineWriter, AppendsToFiles) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::line_writer_test

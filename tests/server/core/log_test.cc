@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::server {
+namespace palpate::server::log_test {
 namespace {
 
 TEST(Log, TextQuotesWhatNeedsIt) {
@@ -27,4 +27,4 @@ TEST(Log, LevelsHaveNames) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::log_test

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-namespace palpate::server {
+namespace palpate::server::mailbox_test {
 namespace {
 
 TEST(Mailbox, GivesTheNewestOnce) {
@@ -55,4 +55,4 @@ TEST(Mailbox, NeverTearsAndNeverGoesBack) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::mailbox_test

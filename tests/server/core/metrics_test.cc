@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::server {
+namespace palpate::server::metrics_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -79,4 +79,4 @@ TEST(Metrics, SourcesAreAskedWhenRead) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::metrics_test

@@ -21,7 +21,7 @@
 #include "tests/server/core/server_fixture.h"
 #include "tests/sim/record/record_builders.h"
 
-namespace palpate::server {
+namespace palpate::server::record_service_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -770,4 +770,4 @@ TEST_F(RecordServiceTest, DamageWithoutEndIsListedInPart) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::record_service_test

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace palpate::server {
+namespace palpate::server::rpc_test {
 namespace {
 
 TEST(ToGrpc, KeepsCodeAndMessageAndBoundsTheLength) {
@@ -33,4 +33,4 @@ TEST(TokenFile, IsTrimmedAndChecked) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::rpc_test

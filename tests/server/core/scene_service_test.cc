@@ -9,7 +9,7 @@
 #include "sim/mesh/mesh_io.h"
 #include "tests/server/core/server_fixture.h"
 
-namespace palpate::server {
+namespace palpate::server::scene_service_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -445,4 +445,4 @@ TEST_F(SceneServiceTest, StopWaitsForNothingAndAnswersEverybody) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::scene_service_test

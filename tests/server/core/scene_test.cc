@@ -15,7 +15,7 @@
 #include "sim/scene/scene_spec.h"
 #include "tests/server/core/server_fixture.h"
 
-namespace palpate::server {
+namespace palpate::server::scene_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -479,4 +479,4 @@ TEST_F(SceneTest, ALeaseKeepsTheSceneAliveButNotRunning) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::scene_test

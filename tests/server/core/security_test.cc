@@ -13,7 +13,7 @@
 #include "tests/server/core/server_fixture.h"
 #include "tests/support/http_get.h"
 
-namespace palpate::server {
+namespace palpate::server::security_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -228,4 +228,4 @@ TEST(Start, SaysWhatIsWrongWithItsInput) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::security_test

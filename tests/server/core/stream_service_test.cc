@@ -8,7 +8,7 @@
 
 #include "tests/server/core/server_fixture.h"
 
-namespace palpate::server {
+namespace palpate::server::stream_service_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -288,4 +288,4 @@ TEST_F(StreamServiceTest, StopDoesNotWaitForAReaderThatDoesNotRead) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::stream_service_test

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace palpate::server {
+namespace palpate::server::stream_writer_test {
 namespace {
 
 std::shared_ptr<const SceneSnapshot> SnapshotOf(uint64_t serial) {
@@ -174,4 +174,4 @@ TEST(StreamWriter, FinishesOnceWhateverComesAtOnce) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::stream_writer_test

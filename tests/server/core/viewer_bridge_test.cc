@@ -12,7 +12,7 @@
 
 #include "tests/server/core/server_fixture.h"
 
-namespace palpate::server {
+namespace palpate::server::viewer_bridge_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -314,4 +314,4 @@ TEST_F(ViewerBridgeTest, StopSaysWhyAndCloses) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::viewer_bridge_test

@@ -6,7 +6,7 @@
 #include <future>
 #include <vector>
 
-namespace palpate::server {
+namespace palpate::server::worker_pool_test {
 namespace {
 
 using Clock = WorkerPool::Clock;
@@ -74,4 +74,4 @@ TEST(WorkerPool, ATimerRunsWhileAnotherThreadIsBusy) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::worker_pool_test

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace palpate::server {
+namespace palpate::server::frame_reader_test {
 namespace {
 
 using Frames = std::vector<std::pair<int, std::string>>;
@@ -75,4 +75,4 @@ TEST(FrameReader, StopsWhenToldTo) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::frame_reader_test

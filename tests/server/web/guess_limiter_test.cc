@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace palpate::server {
+namespace palpate::server::guess_limiter_test {
 namespace {
 
 constexpr GuessLimiter::Clock::time_point kStart{};
@@ -33,4 +33,4 @@ TEST(GuessLimiter, RemembersABoundedNumberOfAddresses) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::guess_limiter_test

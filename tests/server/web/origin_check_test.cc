@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::server {
+namespace palpate::server::origin_check_test {
 namespace {
 
 TEST(HostWithoutPort, SplitsAndLowersNames) {
@@ -77,4 +77,4 @@ TEST(CheckOrigin, NamedOriginsMay) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::origin_check_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::server {
+namespace palpate::server::static_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -99,4 +99,4 @@ TEST(MimeType, FollowsTheEndingOfTheName) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::static_files_test

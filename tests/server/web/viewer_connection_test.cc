@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace palpate::server {
+namespace palpate::server::viewer_connection_test {
 namespace {
 
 using Opcode = ViewerConnection::Opcode;
@@ -305,4 +305,4 @@ TEST(ViewerConnection, SurvivesManyThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::viewer_connection_test

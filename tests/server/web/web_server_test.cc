@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/server/web/socket_client.h"
 
-namespace palpate::server {
+namespace palpate::server::web_server_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -587,4 +587,4 @@ TEST(WebServerStart, TlsThatTheLibraryCannotDoIsAClearError) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::server::web_server_test

@@ -37,7 +37,7 @@
 #include "sim/nurbs/nurbs_shapes.h"
 #include "tests/sim/nurbs/nurbs_test_objects.h"
 
-namespace palpate::sim {
+namespace palpate::sim::cad_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -268,4 +268,4 @@ TEST_F(CadFileTest, ErrorsNameTheFile) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::cad_file_test

@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-namespace palpate::sim {
+namespace palpate::sim::exact_ratio_test {
 namespace {
 
 // 2^n times a natural number, in decimal.
@@ -89,4 +89,4 @@ TEST(ExactRatio, BadInputIsRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::exact_ratio_test

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-namespace palpate::sim {
+namespace palpate::sim::frame_file_test {
 namespace {
 
 using testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(FrameFile, BadFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::frame_file_test

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace palpate::sim {
+namespace palpate::sim::pair_file_test {
 namespace {
 
 using testing::HasSubstr;
@@ -39,4 +39,4 @@ TEST(PairFile, BadFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::pair_file_test

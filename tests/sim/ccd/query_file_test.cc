@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace palpate::sim {
+namespace palpate::sim::query_file_test {
 namespace {
 
 using testing::HasSubstr;
@@ -73,4 +73,4 @@ TEST(CcdQueryFile, ReadsFiles) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::query_file_test

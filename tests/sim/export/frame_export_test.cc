@@ -7,7 +7,7 @@
 
 #include "tests/sim/export/samples.h"
 
-namespace palpate::sim {
+namespace palpate::sim::frame_export_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -135,4 +135,4 @@ TEST_F(FrameExportTest, WithoutItsInsideThereIsNoVolume) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::frame_export_test

@@ -12,7 +12,7 @@
 
 extern "C" const char* __lsan_default_suppressions() { return "leak:libassimp"; }
 
-namespace palpate::sim {
+namespace palpate::sim::gltf_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -119,4 +119,4 @@ TEST(Gltf, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::gltf_test

@@ -8,7 +8,7 @@
 
 #include "tests/sim/export/samples.h"
 
-namespace palpate::sim {
+namespace palpate::sim::pvd_series_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -76,4 +76,4 @@ TEST(PvdSeries, OtherFilesAreRefusedWithTheLine) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::pvd_series_test

@@ -6,7 +6,7 @@
 #include "sim/export/frame_export.h"
 #include "tests/sim/export/samples.h"
 
-namespace palpate::sim {
+namespace palpate::sim::samples_test {
 namespace {
 
 // The smallest PNG: one pixel.
@@ -67,4 +67,4 @@ TEST(Samples, AreWritten) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::samples_test

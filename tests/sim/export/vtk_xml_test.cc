@@ -7,7 +7,7 @@
 
 #include "tests/sim/export/samples.h"
 
-namespace palpate::sim {
+namespace palpate::sim::vtk_xml_test {
 namespace {
 
 using ::testing::AllOf;
@@ -75,4 +75,4 @@ TEST_F(VtkXmlTest, AnEmptyMeshIsAFile) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::vtk_xml_test

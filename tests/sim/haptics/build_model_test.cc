@@ -9,7 +9,7 @@
 
 #include "sim/haptics/evaluate.h"
 
-namespace palpate::sim {
+namespace palpate::sim::build_model_test {
 namespace {
 
 using Eigen::Quaterniond;
@@ -321,4 +321,4 @@ TEST(BuildLocalModel, GivesTheSameModelTwice) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::build_model_test

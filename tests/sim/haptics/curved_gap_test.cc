@@ -9,7 +9,7 @@
 #include "sim/haptics/build_model.h"
 #include "sim/haptics/evaluate.h"
 
-namespace palpate::sim {
+namespace palpate::sim::curved_gap_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -103,4 +103,4 @@ TEST(CurvedGap, AModelOfABallIsTheBallAround) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::curved_gap_test

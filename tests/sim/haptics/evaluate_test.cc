@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::sim {
+namespace palpate::sim::evaluate_test {
 namespace {
 
 using Eigen::Quaterniond;
@@ -301,4 +301,4 @@ TEST(ModelBlend, CarriesFrictionOverToTheNextModel) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::evaluate_test

@@ -12,7 +12,7 @@
 #include "sim/haptics/build_model.h"
 #include "sim/haptics/evaluate.h"
 
-namespace palpate::sim {
+namespace palpate::sim::extrapolation_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -129,4 +129,4 @@ TEST(Extrapolation, LocalModelErrsLeastWhenTheHandTurnsRound) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::extrapolation_test

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::sim {
+namespace palpate::sim::patch_stiffness_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -131,4 +131,4 @@ TEST(ShareStiffness, LeavesBrokenContactsOut) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::patch_stiffness_test

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-namespace palpate::sim {
+namespace palpate::sim::geometry_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -104,4 +104,4 @@ TEST(InstrumentGeometryTest, DistanceToTetIsThatOfADenseSearch) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::geometry_test

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace palpate::sim {
+namespace palpate::sim::jaw_drive_test {
 namespace {
 
 TEST(JawDriveTest, FollowsWithinItsSpeedAndRange) {
@@ -54,4 +54,4 @@ TEST(JawDriveTest, StopsWhereTissueResistsWithItsTorque) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::jaw_drive_test

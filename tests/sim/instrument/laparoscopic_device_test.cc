@@ -7,7 +7,7 @@
 #include <numbers>
 #include <random>
 
-namespace palpate::sim {
+namespace palpate::sim::laparoscopic_device_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -125,4 +125,4 @@ TEST_F(LaparoscopicDeviceTest, MotorsHaveLimits) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::laparoscopic_device_test

@@ -12,7 +12,7 @@
 #include "sim/topology/carving.h"
 #include "sim/topology/closed_mesh.h"
 
-namespace palpate::sim {
+namespace palpate::sim::projection_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -625,4 +625,4 @@ TEST(ProjectionTest, ClosingJawsSqueezeWhatIsBetween) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::projection_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-namespace palpate::sim {
+namespace palpate::sim::trocar_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -107,4 +107,4 @@ TEST_F(TrocarTest, PowerIsTheSameOnBothSidesOfTheWall) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::trocar_test

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <Eigen/Geometry>
 
-namespace palpate::sim {
+namespace palpate::sim::exact_predicates_test {
 namespace {
 
 __extension__ using Wide = __int128;
@@ -103,4 +103,4 @@ TEST(ExactPredicatesTest, HoldsFarFromOne) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::exact_predicates_test

@@ -19,7 +19,7 @@
 #include "sim/mesh/surface_check.h"
 #include "sim/mesh/surface_generators.h"
 
-namespace palpate::sim {
+namespace palpate::sim::figure_generators_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -238,4 +238,4 @@ TEST(FigureGenerators, ValuesOutOfRangeAreNamed) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::figure_generators_test

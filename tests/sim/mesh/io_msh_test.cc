@@ -3,7 +3,7 @@
 #include "sim/mesh/mesh_io.h"
 #include "tests/sim/mesh/mesh_builders.h"
 
-namespace palpate::sim {
+namespace palpate::sim::io_msh_test {
 namespace {
 
 // Two tets on a common triangle, and a boundary triangle, a line and a point besides.
@@ -351,4 +351,4 @@ TEST(MshTest, BadGroupsAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::io_msh_test

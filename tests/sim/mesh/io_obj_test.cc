@@ -11,7 +11,7 @@
 #include "sim/mesh/texture_transfer.h"
 #include "tests/sim/mesh/mesh_builders.h"
 
-namespace palpate::sim {
+namespace palpate::sim::io_obj_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -174,4 +174,4 @@ TEST(TextureTransfer, IslandsStayApart) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::io_obj_test

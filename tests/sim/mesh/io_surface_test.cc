@@ -10,7 +10,7 @@
 // The packaged assimp leaks a little when it refuses a text STL file.
 extern "C" const char* __lsan_default_suppressions() { return "leak:libassimp"; }
 
-namespace palpate::sim {
+namespace palpate::sim::io_surface_test {
 namespace {
 
 std::string TextStl(const SurfaceMesh& surface) {
@@ -225,4 +225,4 @@ TEST(SurfaceIoTest, ReadsTheBunny) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::io_surface_test

@@ -3,7 +3,7 @@
 #include "sim/mesh/mesh_io.h"
 #include "tests/sim/mesh/mesh_builders.h"
 
-namespace palpate::sim {
+namespace palpate::sim::io_vtk_test {
 namespace {
 
 const TetMesh kTwoTets = {{{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 1.5}}, {{0, 1, 2, 3}, {1, 2, 3, 4}}};
@@ -325,4 +325,4 @@ TEST(VtkTest, LabelsOfCellsAreGroups) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::io_vtk_test

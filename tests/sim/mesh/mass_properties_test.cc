@@ -7,7 +7,7 @@
 
 #include "sim/mesh/generators.h"
 
-namespace palpate::sim {
+namespace palpate::sim::mass_properties_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -39,4 +39,4 @@ TEST(MassPropertiesTest, PrismOfManyCornersTendsToTheCylinder) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::mass_properties_test

@@ -6,7 +6,7 @@
 
 #include "tests/sim/mesh/mesh_builders.h"
 
-namespace palpate::sim {
+namespace palpate::sim::mesh_io_test {
 namespace {
 
 class MeshFileTest : public testing::Test {
@@ -125,4 +125,4 @@ TEST(MeshDataTest, ReadsPublicMeshes) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::mesh_io_test

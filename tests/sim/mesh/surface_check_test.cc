@@ -4,7 +4,7 @@
 
 #include "tests/sim/mesh/mesh_builders.h"
 
-namespace palpate::sim {
+namespace palpate::sim::surface_check_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -228,4 +228,4 @@ TEST(SurfaceCheckTest, VerdictDoesNotDependOnTheOrder) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::surface_check_test

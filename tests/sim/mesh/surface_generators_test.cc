@@ -14,7 +14,7 @@
 
 #include "sim/mesh/surface_check.h"
 
-namespace palpate::sim {
+namespace palpate::sim::surface_generators_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -117,4 +117,4 @@ TEST(CheckShellSurface, DefectsAreNamedWithTheirPlace) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::surface_generators_test

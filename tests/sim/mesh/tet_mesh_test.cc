@@ -4,7 +4,7 @@
 
 #include "tests/sim/mesh/mesh_builders.h"
 
-namespace palpate::sim {
+namespace palpate::sim::tet_mesh_test {
 namespace {
 
 TEST(TetMeshTest, VolumeOfUnitTetIsOneSixth) {
@@ -149,4 +149,4 @@ TEST(TetMeshTest, BoundaryPointsOutwardAndLeavesOutInnerVertices) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::tet_mesh_test

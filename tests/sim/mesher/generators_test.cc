@@ -12,7 +12,7 @@
 #include "sim/mesh/surface_check.h"
 #include "tests/sim/mesher/mesh_probe.h"
 
-namespace palpate::sim {
+namespace palpate::sim::generators_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -420,4 +420,4 @@ TEST(CylinderMesh, RefusesBadInput) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::generators_test

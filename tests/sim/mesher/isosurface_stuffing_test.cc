@@ -15,7 +15,7 @@
 #include "sim/mesh/generators.h"
 #include "tests/sim/mesher/mesh_probe.h"
 
-namespace palpate::sim {
+namespace palpate::sim::isosurface_stuffing_test {
 namespace {
 
 using Eigen::AlignedBox3d;
@@ -337,4 +337,4 @@ TEST(IsosurfaceStuffing, NamesTheLimitThatWasHit) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::isosurface_stuffing_test

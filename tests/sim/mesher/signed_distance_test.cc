@@ -18,7 +18,7 @@
 #include "sim/mesh/surface_check.h"
 #include "tests/sim/mesher/mesh_probe.h"
 
-namespace palpate::sim {
+namespace palpate::sim::signed_distance_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -317,4 +317,4 @@ TEST(MeshSurfaceTest, FillsWhatCrossesItselfAsOneSolidWhenAllowed) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::signed_distance_test

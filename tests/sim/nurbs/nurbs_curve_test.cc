@@ -12,7 +12,7 @@
 
 #include "tests/sim/nurbs/nurbs_test_objects.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_curve_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -140,4 +140,4 @@ TEST(NurbsCurveTest, ErrorsNameTheField) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_curve_test

@@ -12,7 +12,7 @@
 #include "sim/nurbs/nurbs_tessellation.h"
 #include "tests/sim/nurbs/nurbs_test_objects.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_grid_tessellation_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -110,4 +110,4 @@ TEST(NurbsGridTessellation, LeavesTrimmedPatchesToOthersAndRefusesWhatCannotBe) 
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_grid_tessellation_test

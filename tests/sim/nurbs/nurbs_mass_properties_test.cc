@@ -9,7 +9,7 @@
 
 #include "sim/nurbs/nurbs_shapes.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_mass_properties_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -92,4 +92,4 @@ TEST(NurbsMassPropertiesTest, OpenShellsAndThoseInsideOutAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_mass_properties_test

@@ -12,7 +12,7 @@
 #include "sim/nurbs/nurbs_shapes.h"
 #include "tests/sim/nurbs/nurbs_test_objects.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_nearest_test {
 namespace {
 
 using Eigen::Matrix3d;
@@ -169,4 +169,4 @@ TEST(NurbsNearest, AStraightToolOnASphereIsCurvedAcrossAlone) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_nearest_test

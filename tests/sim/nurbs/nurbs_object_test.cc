@@ -17,7 +17,7 @@
 #include "tests/sim/nurbs/nurbs_test_objects.h"
 #include "tests/support/trimmed_sheets.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_object_test {
 namespace {
 
 using Eigen::Vector2d;
@@ -354,4 +354,4 @@ TEST(NurbsObjectTest, DescriptionsComeBack) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_object_test

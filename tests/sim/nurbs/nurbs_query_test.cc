@@ -15,7 +15,7 @@
 
 #include "sim/nurbs/nurbs_shapes.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_query_test {
 namespace {
 
 using Eigen::Vector2d;
@@ -266,4 +266,4 @@ TEST(NurbsQueryTest, BadQueriesAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_query_test

@@ -16,7 +16,7 @@
 #include "sim/nurbs/nurbs_shell_joints.h"
 #include "tests/support/trimmed_sheets.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_shell_builder_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -433,4 +433,4 @@ TEST(NurbsShellBuilderTest, ErrorsNameWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_shell_builder_test

@@ -14,7 +14,7 @@
 
 #include "sim/nurbs/nurbs_shapes.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_surface_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -363,4 +363,4 @@ TEST(NurbsSurfaceTest, BadSurfacesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_surface_test

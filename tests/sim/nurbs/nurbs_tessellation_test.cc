@@ -15,7 +15,7 @@
 #include "sim/nurbs/nurbs_mass_properties.h"
 #include "sim/nurbs/nurbs_shapes.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_tessellation_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -108,4 +108,4 @@ TEST(NurbsTessellationTest, BadTolerancesAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_tessellation_test

@@ -12,7 +12,7 @@
 #include "sim/nurbs/nurbs_mass_properties.h"
 #include "tests/support/trimmed_sheets.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_trim_cells_test {
 namespace {
 
 using Eigen::Vector2d;
@@ -232,4 +232,4 @@ TEST(NurbsTrimCells, LoopsThatCrossOverlapOrLeaveNothingAreErrors) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_trim_cells_test

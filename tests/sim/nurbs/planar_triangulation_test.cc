@@ -13,7 +13,7 @@
 
 #include "sim/mesh/exact_predicates.h"
 
-namespace palpate::sim {
+namespace palpate::sim::planar_triangulation_test {
 namespace {
 
 using Eigen::Vector2d;
@@ -172,4 +172,4 @@ TEST(PlanarTriangulationTest, ACrossingIsReportedWhereItIs) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::planar_triangulation_test

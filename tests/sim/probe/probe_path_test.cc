@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-namespace palpate::sim {
+namespace palpate::sim::probe_path_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -80,4 +80,4 @@ TEST(ProbePathTest, WildcardsStandForAnyCharacters) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::probe_path_test

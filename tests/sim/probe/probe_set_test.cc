@@ -11,7 +11,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::probe_set_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -292,4 +292,4 @@ TEST_F(ProbeWorldTest, MeasuresThePressureOfAKeptVolume) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::probe_set_test

@@ -11,7 +11,7 @@
 
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::contact_response_test {
 namespace {
 
 using Eigen::Index;
@@ -204,4 +204,4 @@ TEST_F(ContactResponseTest, StiffContactsWithoutFrictionAreUnilateral) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::contact_response_test

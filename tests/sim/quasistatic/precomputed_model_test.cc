@@ -12,7 +12,7 @@
 #include "sim/reference/newton.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::precomputed_model_test {
 namespace {
 
 using Eigen::Index;
@@ -266,4 +266,4 @@ TEST_F(PrecomputedModelTest, RefusesWhatItCannotHoldOrKeep) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::precomputed_model_test

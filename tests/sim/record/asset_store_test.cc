@@ -11,7 +11,7 @@
 #include "sim/scene/scene_spec.h"
 #include "tests/sim/record/record_builders.h"
 
-namespace palpate::record {
+namespace palpate::record::asset_store_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -75,4 +75,4 @@ TEST(AssetStore, AMissingLibraryIsNamedAsTheSceneHasIt) {
 }
 
 }  // namespace
-}  // namespace palpate::record
+}  // namespace palpate::record::asset_store_test

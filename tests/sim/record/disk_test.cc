@@ -9,7 +9,7 @@
 
 #include "tests/sim/record/record_builders.h"
 
-namespace palpate::record {
+namespace palpate::record::disk_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -54,4 +54,4 @@ TEST(Disk, AWholeFileTakesThePlaceOfWhatAKillHasLeft) {
 }
 
 }  // namespace
-}  // namespace palpate::record
+}  // namespace palpate::record::disk_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace palpate::record {
+namespace palpate::record::edit_log_test {
 namespace {
 
 TEST(EditLog, RemembersTheNewestKeys) {
@@ -71,4 +71,4 @@ TEST(EditLog, ComesBackFromACheckpoint) {
 }
 
 }  // namespace
-}  // namespace palpate::record
+}  // namespace palpate::record::edit_log_test

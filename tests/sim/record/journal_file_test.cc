@@ -10,7 +10,7 @@
 #include "sim/record/state_file.h"
 #include "tests/sim/record/record_builders.h"
 
-namespace palpate::record {
+namespace palpate::record::journal_file_test {
 namespace {
 
 using test::BytesOf;
@@ -132,4 +132,4 @@ TEST(StateFile, EveryFlippedAndMissingByteIsFound) {
 }
 
 }  // namespace
-}  // namespace palpate::record
+}  // namespace palpate::record::journal_file_test

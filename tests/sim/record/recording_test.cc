@@ -12,7 +12,7 @@
 #include "sim/record/scene_journal.h"
 #include "tests/sim/record/record_builders.h"
 
-namespace palpate::record {
+namespace palpate::record::recording_test {
 namespace {
 
 using test::BytesOf;
@@ -254,4 +254,4 @@ TEST(TrimFolder, WhatOnlyReplaysHaveCounts) {
 }
 
 }  // namespace
-}  // namespace palpate::record
+}  // namespace palpate::record::recording_test

@@ -15,7 +15,7 @@
 #include "sim/record/recording.h"
 #include "tests/sim/record/record_builders.h"
 
-namespace palpate::record {
+namespace palpate::record::scene_journal_test {
 namespace {
 
 using test::StepEntry;
@@ -309,4 +309,4 @@ TEST_F(SceneJournalTest, DestructorWritesWhatWaits) {
 }
 
 }  // namespace
-}  // namespace palpate::record
+}  // namespace palpate::record::scene_journal_test

@@ -9,7 +9,7 @@
 #include "sim/record/file_names.h"
 #include "tests/sim/record/record_builders.h"
 
-namespace palpate::record {
+namespace palpate::record::state_folder_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -164,4 +164,4 @@ TEST(AssetStore, ReadsNothingOutsideItself) {
 }
 
 }  // namespace
-}  // namespace palpate::record
+}  // namespace palpate::record::state_folder_test

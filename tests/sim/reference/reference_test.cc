@@ -12,7 +12,7 @@
 #include "sim/scene/material.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::reference_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -177,4 +177,4 @@ TEST_F(ReferenceTest, RefusesBadInput) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::reference_test

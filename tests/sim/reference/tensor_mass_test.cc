@@ -13,7 +13,7 @@
 #include "sim/reference/newton.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::tensor_mass_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -323,4 +323,4 @@ TEST(TensorMassTest, ExplicitStepIsStableUpToItsLimit) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::tensor_mass_test

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace palpate::scene {
+namespace palpate::scene::edit_request_test {
 namespace {
 
 void Set(double x, double y, double z, v1::Vec3& v) {
@@ -336,4 +336,4 @@ TEST(EditOutcomes, OfAShellNameTriangles) {
 }
 
 }  // namespace
-}  // namespace palpate::scene
+}  // namespace palpate::scene::edit_request_test

@@ -9,7 +9,7 @@
 #include "sim/scene/edit_request.h"
 #include "sim/scene/scene_spec.h"
 
-namespace palpate::scene {
+namespace palpate::scene::joint_spec_test {
 namespace {
 
 using testing::ElementsAre;
@@ -181,4 +181,4 @@ TEST(JointSpec, EditsMustSuitTheKind) {
 }
 
 }  // namespace
-}  // namespace palpate::scene
+}  // namespace palpate::scene::joint_spec_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::material_test {
 namespace {
 
 using Matrix6 = Eigen::Matrix<double, 6, 6>;
@@ -93,4 +93,4 @@ TEST(MaterialTest, SpringsHaveAPoissonRatioOfAQuarter) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::material_test

@@ -20,7 +20,7 @@
 #include "sim/scene/summary.h"
 #include "tests/support/trimmed_sheets.h"
 
-namespace palpate::scene {
+namespace palpate::scene::nurbs_body_spec_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -480,4 +480,4 @@ TEST(NurbsBodySpec, OnlyAStaticBodyMayBeOpen) {
 }
 
 }  // namespace
-}  // namespace palpate::scene
+}  // namespace palpate::scene::nurbs_body_spec_test

@@ -13,7 +13,7 @@
 #include "sim/nurbs/nurbs_shapes.h"
 #include "tests/sim/nurbs/nurbs_test_objects.h"
 
-namespace palpate::scene {
+namespace palpate::scene::nurbs_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -143,4 +143,4 @@ TEST(NurbsFileTest, DamagedFilesAreRefusedOrWhole) {
 }
 
 }  // namespace
-}  // namespace palpate::scene
+}  // namespace palpate::scene::nurbs_file_test

@@ -23,7 +23,7 @@
 #include "sim/scene/checker.h"
 #include "sim/scene/nurbs_file.h"
 
-namespace palpate::scene {
+namespace palpate::scene::scene_spec_test {
 namespace {
 
 using ::testing::AllOf;
@@ -1980,4 +1980,4 @@ TEST(SceneSpec, AirAndRestitutionAreCheckedAndTakenOver) {
 }
 
 }  // namespace
-}  // namespace palpate::scene
+}  // namespace palpate::scene::scene_spec_test

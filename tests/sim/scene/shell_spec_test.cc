@@ -16,7 +16,7 @@
 #include "sim/scene/shell_spec.h"
 #include "sim/scene/summary.h"
 
-namespace palpate::scene {
+namespace palpate::scene::shell_spec_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -472,4 +472,4 @@ TEST(ShellSpec, TooManyTrianglesAreRefusedBeforeTheyAreMade) {
 }
 
 }  // namespace
-}  // namespace palpate::scene
+}  // namespace palpate::scene::shell_spec_test

@@ -11,7 +11,7 @@
 #include "sim/scene/image_file.h"
 #include "sim/scene/scene_spec.h"
 
-namespace palpate::scene {
+namespace palpate::scene::texture_files_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -278,4 +278,4 @@ TEST_F(TextureFiles, NamesOfMaterialsAreTextThatClientsTake) {
 }
 
 }  // namespace
-}  // namespace palpate::scene
+}  // namespace palpate::scene::texture_files_test

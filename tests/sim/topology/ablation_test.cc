@@ -5,7 +5,7 @@
 
 #include "tests/sim/topology/topology_support.h"
 
-namespace palpate::sim {
+namespace palpate::sim::ablation_test {
 namespace {
 
 double Balance(const AblationModel::Energy& e) { return e.delivered_j - e.stored_j - e.spent_j - e.cooled_j - e.unabsorbed_j; }
@@ -111,4 +111,4 @@ TEST(AblationModelTest, ChildrenInheritTheEnergy) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::ablation_test

@@ -3,7 +3,7 @@
 #include "sim/topology/mesh_attributes.h"
 #include "tests/sim/topology/topology_support.h"
 
-namespace palpate::sim {
+namespace palpate::sim::carving_test {
 namespace {
 
 // Tets that share one edge, all around it: a closed fan.
@@ -302,4 +302,4 @@ TEST(CarverTest, AlmostEveryRequestIsMet) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::carving_test

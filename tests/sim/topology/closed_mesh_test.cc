@@ -8,7 +8,7 @@
 #include "sim/mesh/exact_predicates.h"
 #include "tests/sim/topology/topology_support.h"
 
-namespace palpate::sim {
+namespace palpate::sim::closed_mesh_test {
 
 namespace {
 
@@ -689,4 +689,4 @@ TEST(ClosedMeshTest, CanRemoveAgreesWithBruteForceAndChangesNothing) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::closed_mesh_test

@@ -5,7 +5,7 @@
 
 #include "tests/sim/topology/topology_support.h"
 
-namespace palpate::sim {
+namespace palpate::sim::component_tracker_test {
 namespace {
 
 // A grid of cells of which some are live; neighbours share a side.
@@ -140,4 +140,4 @@ TEST(ComponentTrackerTest, CostFollowsTheSmallerPiece) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::component_tracker_test

@@ -13,7 +13,7 @@
 #include "sim/topology/quality.h"
 #include "tests/sim/topology/topology_support.h"
 
-namespace palpate::sim {
+namespace palpate::sim::incision_test {
 namespace {
 
 using Blade = std::array<Eigen::Vector3d, 2>;
@@ -679,4 +679,4 @@ TEST(IncisionTest, ShortEdgesAreNotSplit) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::incision_test

@@ -7,7 +7,7 @@
 #include "sim/topology/refinement.h"
 #include "tests/sim/topology/topology_support.h"
 
-namespace palpate::sim {
+namespace palpate::sim::large_mesh_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -563,4 +563,4 @@ TEST(LargeMeshTest, ZonesColourWhatIsUncoveredAndFreeWhatIsGone) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::large_mesh_test

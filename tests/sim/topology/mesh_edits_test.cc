@@ -6,7 +6,7 @@
 #include "sim/topology/refinement.h"
 #include "tests/sim/topology/topology_support.h"
 
-namespace palpate::sim {
+namespace palpate::sim::mesh_edits_test {
 namespace {
 
 // Applies every delta to a copy.
@@ -221,4 +221,4 @@ TEST(MeshMirrorTest, RefusesWhatDoesNotFollow) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::mesh_edits_test

@@ -7,7 +7,7 @@
 #include "sim/topology/refinement.h"
 #include "tests/sim/topology/topology_support.h"
 
-namespace palpate::sim {
+namespace palpate::sim::refinement_growth_test {
 namespace {
 
 struct Ball {
@@ -218,4 +218,4 @@ TEST(RefinementGrowthTest, SameInputGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::refinement_growth_test

@@ -12,7 +12,7 @@
 #include "sim/topology/subdivision.h"
 #include "tests/sim/topology/topology_support.h"
 
-namespace palpate::sim {
+namespace palpate::sim::refinement_test {
 namespace {
 
 using Points = std::array<Eigen::Vector3d, 4>;
@@ -494,4 +494,4 @@ TEST(RefinerTest, SimultaneousSplitsWasteLessThanSequentialOnes) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::refinement_test

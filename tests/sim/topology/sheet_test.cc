@@ -16,7 +16,7 @@
 #include "sim/topology/sheet_mesh.h"
 #include "sim/topology/sheet_refinement.h"
 
-namespace palpate::sim {
+namespace palpate::sim::sheet_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -505,4 +505,4 @@ TEST(SheetEdits, DetachedPiecesAreWhatTheyWere) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::sheet_test

@@ -11,7 +11,7 @@
 #include "sim/topology/incision.h"
 #include "tests/sim/topology/topology_support.h"
 
-namespace palpate::sim {
+namespace palpate::sim::whole_cuts_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -167,4 +167,4 @@ TEST(WholeCutsTest, NothingHoldsTheSidesTogether) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::whole_cuts_test

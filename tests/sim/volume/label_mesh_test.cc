@@ -17,7 +17,7 @@
 #include "sim/volume/voxel_field.h"
 #include "tests/sim/mesher/mesh_probe.h"
 
-namespace palpate::sim {
+namespace palpate::sim::label_mesh_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -371,4 +371,4 @@ TEST(LabelMeshTest, LimitsAreNamed) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::label_mesh_test

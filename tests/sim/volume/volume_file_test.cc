@@ -19,7 +19,7 @@
 #include "gtest/gtest.h"
 #include "sim/volume/label_volume.h"
 
-namespace palpate::sim {
+namespace palpate::sim::volume_file_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -326,4 +326,4 @@ TEST_F(VolumeFileTest, BadSegmentationsAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::volume_file_test

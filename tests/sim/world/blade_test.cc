@@ -14,7 +14,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::blade_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -206,4 +206,4 @@ TEST_F(WorldBladeTest, SameCallsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::blade_test

@@ -20,7 +20,7 @@
 #include "tests/sim/world/checkpoint_scenes.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::checkpoint_test {
 namespace {
 
 using test::CheckpointScenario;
@@ -504,4 +504,4 @@ TEST_F(CheckpointTest, RefusesWhatIsNotOfThisScene) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::checkpoint_test

@@ -18,7 +18,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::command_budget_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -189,4 +189,4 @@ TEST_F(CommandBudgetTest, RigidBodiesInAPile) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::command_budget_test

@@ -15,7 +15,7 @@
 #include "tests/sim/world/random_edits.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::copy_opening_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -90,4 +90,4 @@ TEST(CopyOpeningTest, LipsPartAndNothingPassesThroughAnything) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::copy_opening_test

@@ -12,7 +12,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::edit_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -701,4 +701,4 @@ TEST_F(WorldEditTest, RefusesBadEditsAndStaysAsItWas) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::edit_test

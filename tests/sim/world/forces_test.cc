@@ -13,7 +13,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::forces_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -257,4 +257,4 @@ TEST_F(Forces, BadValuesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::forces_test

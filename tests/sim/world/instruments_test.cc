@@ -12,7 +12,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::instruments_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -665,4 +665,4 @@ TEST_F(WorldInstrumentsTest, WhatIsHeldMayBeCarvedAway) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::instruments_test

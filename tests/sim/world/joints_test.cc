@@ -10,7 +10,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::joints_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -484,4 +484,4 @@ TEST_F(Joints, AreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::joints_test

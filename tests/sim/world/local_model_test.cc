@@ -19,7 +19,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::local_model_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -250,4 +250,4 @@ TEST_F(LocalModelTest, ForetellsTheForceOfTheSceneBetterThanExtrapolation) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::local_model_test

@@ -13,7 +13,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::markers_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -396,4 +396,4 @@ TEST_F(WorldMarkersTest, MarkersMustBeWithinReachOfADeformableBody) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::markers_test

@@ -15,7 +15,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_bindings_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -252,4 +252,4 @@ TEST_F(NurbsBindings, WhatCannotBeBoundIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_bindings_test

@@ -18,7 +18,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_body_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -205,4 +205,4 @@ TEST_F(NurbsBodyTest, TheForceOnAHandIsThatOfTheExactBall) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_body_test

@@ -18,7 +18,7 @@
 #include "tests/support/device_test.h"
 #include "tests/support/trimmed_sheets.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_joints_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -475,4 +475,4 @@ TEST_F(NurbsJoints, AShellThatIsSewnToTissueFollowsItAndIsFelt) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_joints_test

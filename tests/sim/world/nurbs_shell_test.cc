@@ -19,7 +19,7 @@
 #include "tests/support/device_test.h"
 #include "tests/support/trimmed_sheets.h"
 
-namespace palpate::sim {
+namespace palpate::sim::nurbs_shell_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -588,4 +588,4 @@ TEST_F(NurbsShellTest, ATrimmedSheetGoesOnFromAStateWithTheSameBits) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::nurbs_shell_test

@@ -15,7 +15,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::projection_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -393,4 +393,4 @@ TEST_F(WorldProjectionTest, PrecomputedBodiesAreRefused) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::projection_test

@@ -14,7 +14,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::quasi_static_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -294,4 +294,4 @@ TEST_F(QuasiStaticTest, RefusesWhatItCannotSimulate) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::quasi_static_test

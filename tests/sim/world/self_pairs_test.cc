@@ -11,7 +11,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::self_pairs_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -180,4 +180,4 @@ TEST_F(SelfPairsWorldTest, ARestoredWorldGoesOnTheSame) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::self_pairs_test

@@ -12,7 +12,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::shape_matched_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -153,4 +153,4 @@ TEST_F(WorldShapeMatchedTest, RefusesWhatItCannotBe) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::shape_matched_test

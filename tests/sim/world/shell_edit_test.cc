@@ -12,7 +12,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::shell_edit_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -713,4 +713,4 @@ TEST_F(WorldShellEditTest, AScalpelCutsAndAHookBurns) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::shell_edit_test

@@ -14,7 +14,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::shell_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -811,4 +811,4 @@ TEST_F(WorldShellTest, TissueBesideAShellIsCutAndTheShellIsNot) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::shell_test

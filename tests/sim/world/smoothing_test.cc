@@ -13,7 +13,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::smoothing_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -141,4 +141,4 @@ TEST_F(WorldSmoothingTest, AKeptVolumeIsKept) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::smoothing_test

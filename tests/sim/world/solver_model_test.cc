@@ -14,7 +14,7 @@
 #include "tests/sim/world/random_edits.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::solver_model_test {
 namespace {
 
 BodyDescription Block(const std::string& name, double x_m) {
@@ -143,4 +143,4 @@ TEST(SolverModelTest, FollowedThroughRandomEditsItIsTheModelMadeAnew) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::solver_model_test

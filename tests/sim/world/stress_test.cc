@@ -16,7 +16,7 @@
 #include "tests/sim/world/topology_checks.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::stress_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -529,4 +529,4 @@ TEST_F(StressTest, SameEditsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::stress_test

@@ -14,7 +14,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::support_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -329,4 +329,4 @@ TEST_F(WorldSupportTest, AKeptVolumeFollowsEdits) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::support_test

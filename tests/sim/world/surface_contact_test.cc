@@ -10,7 +10,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::surface_contact_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -192,4 +192,4 @@ TEST_F(WorldSurfaceContactTest, RefusesDrivenVerticesThatAreFree) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::surface_contact_test

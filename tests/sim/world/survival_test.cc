@@ -13,7 +13,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::survival_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -291,4 +291,4 @@ TEST_F(SurvivalTest, SlowScrambledBodiesOfManyKindsComeBack) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::survival_test

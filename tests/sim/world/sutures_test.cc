@@ -13,7 +13,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::sutures_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -201,4 +201,4 @@ TEST_F(WorldSuturesTest, WhatCannotBeSewnIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::sutures_test

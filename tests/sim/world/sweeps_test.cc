@@ -14,7 +14,7 @@
 #include "sim/world/world.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::sweeps_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -120,4 +120,4 @@ TEST_F(SweepsTest, OnlyDynamicBodiesNeedSweeps) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::sweeps_test

@@ -19,7 +19,7 @@
 #include "tests/sim/world/seams.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::texture_seams_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -173,4 +173,4 @@ TEST(AssignChartsTest, AVertexHasOneCoordinateInAChart) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::texture_seams_test

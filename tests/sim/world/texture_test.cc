@@ -16,7 +16,7 @@
 #include "tests/sim/world/random_edits.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::texture_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -203,4 +203,4 @@ TEST(TextureDescriptionTest, ABodyThatCannotBeEditedHasThemToo) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::texture_test

@@ -12,7 +12,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::threads_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -119,4 +119,4 @@ TEST_F(ThreadsTest, PrintsEachStep) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::threads_test

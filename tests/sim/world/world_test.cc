@@ -13,7 +13,7 @@
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
-namespace palpate::sim {
+namespace palpate::sim::world_test {
 namespace {
 
 using Eigen::Vector3d;
@@ -395,4 +395,4 @@ TEST_F(WorldTest, MemoryIsGivenBack) {
 }
 
 }  // namespace
-}  // namespace palpate::sim
+}  // namespace palpate::sim::world_test
