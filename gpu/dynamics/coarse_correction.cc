@@ -64,7 +64,8 @@ absl::StatusOr<std::unique_ptr<CoarseCorrection>> CoarseCorrection::Create(Queue
                                                                              {&CoarseCorrection::restrict_residual_, "restrict_residual"},
                                                                              {&CoarseCorrection::prolong_moves_, "prolong_moves"},
                                                                              {&CoarseCorrection::try_share_, "try_share"},
-                                                                             {&CoarseCorrection::judge_share_, "judge_share"}};
+                                                                             {&CoarseCorrection::judge_share_, "judge_share"},
+                                                                             {&CoarseCorrection::give_way_, "give_way"}};
   for (const auto& [kernel, name] : kKernels) {
     PALPATE_ASSIGN_OR_RETURN((*made).*kernel, context->CreateKernel(kernels::coarse_correction, name, defines));
   }
@@ -74,6 +75,9 @@ absl::StatusOr<std::unique_ptr<CoarseCorrection>> CoarseCorrection::Create(Queue
                                      {&CoarseCorrection::trial_, "coarse trial"}}) {
     PALPATE_ASSIGN_OR_RETURN((*made).*buffer, DeviceBuffer<Float4>::Create(context, layout.vertex_count, name));
   }
+  const size_t kept_count = KeepsVolumes(model) ? layout.vertex_count : 1;
+  PALPATE_ASSIGN_OR_RETURN(made->gradients_, DeviceBuffer<Float4>::Create(context, kept_count, "coarse volume gradients"));
+  PALPATE_ASSIGN_OR_RETURN(made->yields_, DeviceBuffer<Float4>::Create(context, kept_count, "coarse yields"));
   PALPATE_ASSIGN_OR_RETURN(made->sums_start_, DeviceBuffer<float>::Create(context, made->items_, "coarse sums"));
   PALPATE_ASSIGN_OR_RETURN(made->sums_end_, DeviceBuffer<float>::Create(context, made->items_, "coarse trial sums"));
   PALPATE_ASSIGN_OR_RETURN(made->tet_sums_, DeviceBuffer<float>::Create(context, made->items_, "coarse sums of tets"));
@@ -157,8 +161,8 @@ absl::Status CoarseCorrection::GiveWeights(Queue& queue) {
 absl::Status CoarseCorrection::BindNodes() {
   PALPATE_RETURN_IF_ERROR(gather_forces_.Bind(
       Arg("node_begins", node_begins_), Arg("entry_vertex", entry_vertex_), Arg("entry_weight", entry_weight_),
-      Arg("node_frame", node_frame_), Arg("node_slot", node_slot_), Arg("rotations", rotations_), Arg("forces", forces_),
-      Arg("node_force", node_force_), Arg("inverse_diagonal", inverse_diagonal_), Arg("residual", residual_), Arg("solution", solution_)));
+      Arg("node_frame", node_frame_), Arg("node_slot", node_slot_), Arg("rotations", rotations_), Arg("node_force", node_force_),
+      Arg("inverse_diagonal", inverse_diagonal_), Arg("residual", residual_), Arg("solution", solution_)));
   PALPATE_RETURN_IF_ERROR(relax_nodes_.Bind(
       Arg("fine_count", static_cast<uint32_t>(lattice_.stencils.nodes.size())), Arg("row_begins", row_begins_), Arg("columns", columns_),
       Arg("blocks", blocks_), Arg("inverse_diagonal", inverse_diagonal_), Arg("fine_nodes", fine_nodes_), Arg("node_frame", node_frame_),
@@ -223,13 +227,13 @@ absl::Status CoarseCorrection::Relax(Queue& queue, double keep, double add) {
   return absl::OkStatus();
 }
 
-/// From forces_ to node_move_: a V-cycle of two levels where parts have stencils.
-absl::Status CoarseCorrection::SolveNodes(Queue& queue) {
+/// From `forces` by slot to node_move_: a V-cycle of two levels where parts have stencils.
+absl::Status CoarseCorrection::SolveNodes(Queue& queue, const DeviceBuffer<Float4>& forces) {
   const auto node_count = static_cast<uint32_t>(lattice_.cells.size());
   const auto fine_count = static_cast<uint32_t>(lattice_.stencils.nodes.size());
   const uint32_t solved_count = lattice_.SolvedCount();
   constexpr auto kSteps = SmoothingSteps();
-  PALPATE_RETURN_IF_ERROR(queue.Launch(gather_forces_, {node_count, 0}, Arg("node_count", node_count),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(gather_forces_, {node_count, 0}, Arg("node_count", node_count), Arg("forces", forces),
                                        Arg("first", static_cast<float>(kSteps[0].add)), Arg("direction", direction_)));
   if (fine_count > 0) {
     for (size_t k = 1; k < kSteps.size(); ++k) PALPATE_RETURN_IF_ERROR(Relax(queue, kSteps[k].keep, kSteps[k].add));
@@ -254,14 +258,37 @@ absl::StatusOr<bool> CoarseCorrection::IsEnough(Queue& queue, const TissueBuffer
   return sum <= tolerance_m_per_s2_ * tolerance_m_per_s2_ * corrected_mass_kg_;
 }
 
+/// From node_move_ to moves by slot, of vertices that nothing holds; to trial_ where they lead, and to sums_start_ what `forces` do along
+/// them.
+absl::Status CoarseCorrection::SpreadMoves(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& forces,
+                                           const DeviceBuffer<Float4>& moves) {
+  return queue.Launch(spread_moves_, Partials(), Arg("vertex_count", layout_.vertex_count), Arg("vertex_nodes", vertex_nodes_),
+                      Arg("vertex_weights", vertex_weights_), Arg("node_move", node_move_), Arg("forces", forces), Arg("x", tissue.x),
+                      Arg("moves", moves), Arg("trial", trial_), Arg("sums", sums_start_));
+}
+
+/// The moves that moves_ become where bodies keep their volume, which the lattice's matrix does not know of: it grows by a matrix of rank
+/// one for each body.
+absl::Status CoarseCorrection::KeepVolumes(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps) {
+  VolumeKeeper& volumes = *sweeps.volumes();
+  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueVolumeGradients(queue, forces_, gradients_));
+  PALPATE_RETURN_IF_ERROR(SolveNodes(queue, gradients_));
+  PALPATE_RETURN_IF_ERROR(SpreadMoves(queue, tissue, gradients_, yields_));
+  PALPATE_RETURN_IF_ERROR(volumes.ShareYields(queue, gradients_, moves_, yields_));
+  return queue.Launch(give_way_, Partials(), Arg("vertex_count", layout_.vertex_count), Arg("slot_body", volumes.slot_body()),
+                      Arg("shares", volumes.shares()), Arg("yields", yields_), Arg("forces", forces_), Arg("x", tissue.x),
+                      Arg("moves", moves_), Arg("trial", trial_), Arg("sums", sums_start_));
+}
+
 /// To sums_end_ and, where tets have stresses, tet_sums_: the force along the moves at the positions trial_, with the contacts there. These
 /// are where the moves lead, or with `has_share` their share.
 absl::Status CoarseCorrection::SumAtTrial(Queue& queue, const TissueBuffers& tissue, bool has_share, ToolContacts& tools,
                                           TissueSweeps& sweeps) {
   PALPATE_RETURN_IF_ERROR(tools.Try(queue, trial_));
+  PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, trial_, /*as_in_sweeps=*/true));
   uint32_t parts = kAllForces;
   if (sweeps.HasStresses()) {
-    parts &= ~uint32_t{kElasticForces};
+    parts = (parts & ~uint32_t{kElasticForces}) | kPressureForces;
     PALPATE_RETURN_IF_ERROR(has_share ? sweeps.WorkOnLine(queue, Partials(), share_, tet_sums_)
                                       : sweeps.BeginLine(queue, Partials(), tissue, moves_, tet_sums_));
   }
@@ -277,15 +304,20 @@ absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers
   const auto has_tets = Arg("has_tets", uint32_t{sweeps.HasStresses() ? 1U : 0U});
   PALPATE_RETURN_IF_ERROR(tools.Update(queue, tissue));
   PALPATE_RETURN_IF_ERROR(sweeps.Update(queue, tissue));
-  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
-  if (tolerance_m_per_s2_ > 0) {
+  const bool is_judged = tolerance_m_per_s2_ > 0;
+  if (is_judged) {  // by the pressures of the energy, to which multipliers come in the end
+    PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, tissue.x, /*as_in_sweeps=*/false));
+    PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
     PALPATE_ASSIGN_OR_RETURN(const bool is_enough, IsEnough(queue, tissue));
     if (is_enough) return false;
   }
-  PALPATE_RETURN_IF_ERROR(SolveNodes(queue));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(spread_moves_, Partials(), Arg("vertex_count", vertex_count), Arg("vertex_nodes", vertex_nodes_),
-                                       Arg("vertex_weights", vertex_weights_), Arg("node_move", node_move_), Arg("forces", forces_),
-                                       Arg("x", tissue.x), Arg("moves", moves_), Arg("trial", trial_), Arg("sums", sums_start_)));
+  if (!is_judged || sweeps.keeps_volumes()) {
+    PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, tissue.x, /*as_in_sweeps=*/true));
+    PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
+  }
+  PALPATE_RETURN_IF_ERROR(SolveNodes(queue, forces_));
+  PALPATE_RETURN_IF_ERROR(SpreadMoves(queue, tissue, forces_, moves_));
+  if (sweeps.keeps_volumes()) PALPATE_RETURN_IF_ERROR(KeepVolumes(queue, tissue, sweeps));
   PALPATE_RETURN_IF_ERROR(SumAtTrial(queue, tissue, /*has_share=*/false, tools, sweeps));
   PALPATE_RETURN_IF_ERROR(queue.Launch(find_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
                                        Arg("sums_end", sums_end_), has_tets, Arg("tet_sums", tet_sums_), Arg("share", share_)));
@@ -309,8 +341,9 @@ size_t CoarseCorrection::device_bytes() const {
                                             &share_, &parent_weights_, &child_weights_}) {
     bytes += buffer->size_bytes();
   }
-  for (const DeviceBuffer<Float4>* buffer : {&rest_, &rotations_, &node_move_, &solved_move_, &forces_, &trial_forces_, &moves_, &trial_,
-                                             &blocks_, &inverse_diagonal_, &residual_, &direction_, &next_direction_, &solution_}) {
+  for (const DeviceBuffer<Float4>* buffer :
+       {&rest_, &rotations_, &node_move_, &solved_move_, &forces_, &trial_forces_, &moves_, &trial_, &blocks_, &inverse_diagonal_,
+        &residual_, &direction_, &next_direction_, &solution_, &gradients_, &yields_}) {
     bytes += buffer->size_bytes();
   }
   return bytes;

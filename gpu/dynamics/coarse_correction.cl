@@ -3,6 +3,8 @@
    as the force along d tells. B is (P' H P)^-1, or a V-cycle that comes near it. Q turns the rest shape's nodes as their vertices have
    turned; docs/algorithms/tissue.md, "Coarse correction".
 
+   Where bodies keep their volume there is a second pass, with the gradient of the volume in the place of f: give_way, and volume.cl.
+
    Build option: PALPATE_COARSE_GROUP  work-items that share a node in solve_nodes, 1 or a power of two.
 
    Arrays, see coarse_lattice.h. Of vertices by slot: vertex_nodes, vertex_weights [slot][8]. Of nodes: entries node_begins[n] ..
@@ -20,6 +22,7 @@
 
 #define CORNERS 8
 #define NO_NODE 0xffffffffu
+#define NO_BODY 0xffffffffu
 
 /* How the vertices of a node have turned since rest, as a quaternion. Work-item: node. */
 __kernel void turn_nodes(uint node_count, const __global uint* node_begins, const __global uint* entry_vertex,
@@ -186,6 +189,29 @@ __kernel void spread_moves(uint vertex_count, const __global uint* vertex_nodes,
     moves[v] = (float4)(move, 0.0f);
     trial[v] = x[v] + (float4)(move, 0.0f);
     sum += dot(forces[v].xyz, move);
+  }
+  sums[me] = sum;
+}
+
+/* Takes from the moves of bodies that keep their volume what volume_shares tells. slot_body: place among these, NO_BODY of others.
+   Work-item: as of spread_moves. */
+__kernel void give_way(uint vertex_count, const __global uint* slot_body, const __global float* shares, const __global float4* yields,
+                       const __global float4* forces, const __global float4* x, __global float4* moves, __global float4* trial,
+                       __global float* sums) {
+  const uint items = (uint)get_global_size(0);
+  const uint me = (uint)get_global_id(0);
+  const uint share = (vertex_count + items - 1) / items;
+  const uint end = min((me + 1) * share, vertex_count);
+  float sum = 0.0f;
+  for (uint v = me * share; v < end; ++v) {
+    const uint body = slot_body[v];
+    float4 move = moves[v];
+    if (body != NO_BODY) {
+      move.xyz -= shares[body] * yields[v].xyz;
+      moves[v] = move;
+      trial[v] = x[v] + move;
+    }
+    sum += dot(forces[v].xyz, move.xyz);
   }
   sums[me] = sum;
 }

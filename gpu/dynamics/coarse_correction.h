@@ -23,13 +23,14 @@ namespace palpate::gpu {
 /// would need hundreds. A correction is a move of all vertices in the space of a CoarseLattice, worked out from the forces that are left,
 /// and as long as the force along it tells. One on whose way something stiff pushes back is given up.
 ///
-/// What a contact, an anchor or a joint acts on is left where it is.
+/// What a contact, an anchor or a joint acts on is left where it is. Bodies that keep their volume keep it in a correction as they do in a
+/// sweep: with its stiffness there and its multiplier.
 ///
 /// Guarantees: where no bound cuts it short, a correction does not raise the energy of the step as far as that is quadratic along it, or
 /// grows ever steeper; one that would begin uphill is not made. With bounds it goes the way of all moves between detections, so nothing
 /// passes through anything. Edits change what it gains, never where the sweeps end. Cost: one evaluation of all forces and two along the
-/// moves, and one product with a dense matrix or a V-cycle. Thread: one at a time. Determinism: same calls and tuning, same bits. No
-/// blocking calls but at edits, for the state and with a tolerance.
+/// moves, and one product with a dense matrix or a V-cycle, two where a body keeps its volume. Thread: one at a time. Determinism: same
+/// calls and tuning, same bits. No blocking calls but at edits, for the state and with a tolerance.
 class CoarseCorrection {
  public:
   /// Keeps a reference to `layout`. Errors: ResourceExhausted.
@@ -74,7 +75,10 @@ class CoarseCorrection {
   absl::Status GiveStencils(Queue& queue);
   absl::Status BindNodes();
   absl::Status Relax(Queue& queue, double keep, double add);
-  absl::Status SolveNodes(Queue& queue);
+  absl::Status SolveNodes(Queue& queue, const DeviceBuffer<Float4>& forces);
+  absl::Status SpreadMoves(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& forces,
+                           const DeviceBuffer<Float4>& moves);
+  absl::Status KeepVolumes(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps);
   absl::Status SumAtTrial(Queue& queue, const TissueBuffers& tissue, bool has_share, ToolContacts& tools, TissueSweeps& sweeps);
   absl::StatusOr<bool> IsEnough(Queue& queue, const TissueBuffers& tissue);
   absl::Status GiveWeights(Queue& queue);
@@ -96,9 +100,10 @@ class CoarseCorrection {
   DeviceBuffer<float> inverse_, entry_weight_, vertex_weights_, node_force_, sums_start_, sums_end_, tet_sums_, share_;
   DeviceBuffer<float> parent_weights_, child_weights_;
   DeviceBuffer<Float4> rest_, rotations_, node_move_, solved_move_, forces_, trial_forces_, moves_, trial_;
+  DeviceBuffer<Float4> gradients_, yields_;  // of kept volumes
   DeviceBuffer<Float4> blocks_, inverse_diagonal_, residual_, direction_, next_direction_, solution_;
   Kernel turn_nodes_, gather_forces_, solve_nodes_, spread_moves_, sum_along_, find_share_, sum_left_, try_share_, judge_share_;
-  Kernel relax_nodes_, restrict_residual_, prolong_moves_;
+  Kernel relax_nodes_, restrict_residual_, prolong_moves_, give_way_;
 };
 
 }  // namespace palpate::gpu

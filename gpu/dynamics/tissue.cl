@@ -939,6 +939,17 @@ __kernel void keep_volumes(uint first, uint count, const __global uint* entry_ve
   volume_moves[3 * e + 2] = (float4)(a, dot(a, to - xi.xyz));
   x[v] = (float4)(to, xi.w);
 }
+
+/* dV/dx of vertices whose bodies keep their volume, of others 0; w is that of `forces`. Work-item: vertex. */
+__kernel void volume_gradients(uint vertex_count, const __global uint* vertex_entry, const __global float4* x,
+                               const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
+                               const __global uint4* triangles, const __global float4* forces, __global float4* gradients) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= vertex_count) return;
+  float3 a = (float3)(0.0f);
+  if (vertex_entry[v] != NOT_AN_ENTRY) a = volume_gradient(v, x, vertex_triangle_range, vertex_triangles, triangles);
+  gradients[v] = (float4)(a, forces[v].w);
+}
 #endif
 
 /* Where elastic and viscous forces are stresses (PALPATE_STRESS_ENERGIES, no fibres), what they do along moves needs each tet once only, in
@@ -1092,7 +1103,8 @@ __kernel void work_on_line(const __global StepParams* p, const __global float* s
 }
 
 /* The residual of the implicit equation at the current x: the sum of all forces minus mass times acceleration [N]; parts are selected by
-   `parts`: 1 elastic and viscous, pressure of a kept volume included, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors.
+   `parts`: 1 elastic and viscous, pressure of a kept volume included, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors,
+   16 pressure of a kept volume alone.
    w = 1 where a contact or an anchor of these acts, else 0. is_trial: displacements are not those of x, and no elastic forces are wanted.
    Work-item: vertex, fixed ones included. */
 __kernel void vertex_forces(const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
@@ -1119,13 +1131,13 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
                                (__global float*)0 DISPLACED_VALUES SHAPE_VALUES SHELL_VALUES SMOOTHING_VALUES)
                      .force;
     }
-#if PALPATE_VOLUME
-    const uint entry = vertex_entry[v];
-    if (entry != NOT_AN_ENTRY) {
-      b.force -= volume_bodies[entry_body[entry]].w * volume_gradient(v, x, vertex_triangle_range, vertex_triangles, triangles);
-    }
-#endif
   }
+#if PALPATE_VOLUME
+  const uint entry = (parts & 17u) != 0 ? vertex_entry[v] : NOT_AN_ENTRY;
+  if (entry != NOT_AN_ENTRY) {
+    b.force -= volume_bodies[entry_body[entry]].w * volume_gradient(v, x, vertex_triangle_range, vertex_triangles, triangles);
+  }
+#endif
   if (parts & 2u) {
 #if PALPATE_DISPLACED
     const float3 beyond = is_trial != 0 ? x[v].xyz - y[v].xyz : TO_TARGET(v);

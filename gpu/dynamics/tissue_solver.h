@@ -21,7 +21,14 @@
 namespace palpate::gpu {
 
 /// Parts of the force on a vertex; inertia includes gravity, loads and mass damping.
-enum ForceParts : uint32_t { kElasticForces = 1, kInertialForces = 2, kContactForces = 4, kAnchorForces = 8, kAllForces = 15 };
+enum ForceParts : uint32_t {
+  kElasticForces = 1,
+  kInertialForces = 2,
+  kContactForces = 4,
+  kAnchorForces = 8,
+  kAllForces = 15,
+  kPressureForces = 16  ///< of kept volumes alone, which kElasticForces have too
+};
 
 /// Wall time of the stages of a step, ms.
 struct TissueTimes {

@@ -113,22 +113,18 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
               {"PALPATE_SMOOTHING", flag(smoothing_ != nullptr)},
               {"PALPATE_DISPLACED", flag(layout_.IsDisplaced())},
               {"PALPATE_SHELL", absl::StrCat(layout_.shell.mask, "u")}};
-  constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {{&TissueSweeps::start_strain_, "start_strain"},
-                                                                         {&TissueSweeps::extract_rotations_, "extract_rotations"},
-                                                                         {&TissueSweeps::turn_corners_, "turn_corners"},
-                                                                         {&TissueSweeps::solve_color_, "solve_color"},
-                                                                         {&TissueSweeps::vertex_forces_, "vertex_forces"},
-                                                                         {&TissueSweeps::accelerate_, "accelerate"},
-                                                                         {&TissueSweeps::move_along_, "move_along"},
-                                                                         {&TissueSweeps::start_tets_, "start_tets"},
-                                                                         {&TissueSweeps::begin_line_, "begin_line"},
-                                                                         {&TissueSweeps::work_on_line_, "work_on_line"},
-                                                                         {&TissueSweeps::keep_volumes_, "keep_volumes"},
-                                                                         {&TissueSweeps::run_phases_, "run_phases"},
-                                                                         {&TissueSweeps::follow_positions_, "follow_positions"}};
+  constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {
+      {&TissueSweeps::start_strain_, "start_strain"},   {&TissueSweeps::extract_rotations_, "extract_rotations"},
+      {&TissueSweeps::turn_corners_, "turn_corners"},   {&TissueSweeps::solve_color_, "solve_color"},
+      {&TissueSweeps::vertex_forces_, "vertex_forces"}, {&TissueSweeps::accelerate_, "accelerate"},
+      {&TissueSweeps::move_along_, "move_along"},       {&TissueSweeps::start_tets_, "start_tets"},
+      {&TissueSweeps::begin_line_, "begin_line"},       {&TissueSweeps::work_on_line_, "work_on_line"},
+      {&TissueSweeps::keep_volumes_, "keep_volumes"},   {&TissueSweeps::volume_gradients_, "volume_gradients"},
+      {&TissueSweeps::run_phases_, "run_phases"},       {&TissueSweeps::follow_positions_, "follow_positions"}};
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
     if (kernel == &TissueSweeps::keep_volumes_ && !volumes_) continue;
+    if (kernel == &TissueSweeps::volume_gradients_ && !(volumes_ && moves_along_)) continue;
     const bool is_of_rotations = kernel == &TissueSweeps::extract_rotations_ || kernel == &TissueSweeps::turn_corners_;
     if (is_of_rotations && !layout_.HasRotatedEnergies()) continue;
     if (kernel == &TissueSweeps::run_phases_ && !HasPhases()) continue;
@@ -259,6 +255,11 @@ absl::Status TissueSweeps::BindVolumes(const TissueBuffers& tissue) {
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("vertex_entry", volumes_->vertex_entry()), Arg("volume_moves", volumes_->moves())));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("vertex_entry", volumes_->vertex_entry()), Arg("entry_body", volumes_->entry_body()),
                                               Arg("volume_bodies", volumes_->bodies())));
+  if (volume_gradients_) {
+    PALPATE_RETURN_IF_ERROR(volume_gradients_.Bind(Arg("vertex_count", layout_.vertex_count), Arg("vertex_entry", volumes_->vertex_entry()),
+                                                   Arg("x", tissue.x), Arg("vertex_triangle_range", tissue.vertex_triangle_range),
+                                                   Arg("vertex_triangles", tissue.vertex_triangles), Arg("triangles", tissue.triangles)));
+  }
   return keep_volumes_.Bind(Arg("entry_vertex", volumes_->entry_vertex()), Arg("entry_body", volumes_->entry_body()),
                             Arg("volume_bodies", volumes_->bodies()), Arg("volume_moves", volumes_->moves()), Arg("x", tissue.x),
                             Arg("held_axes", tissue.held_axes), Arg("touched", tissue.touched));
@@ -333,8 +334,8 @@ absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
   [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omegas_host, plain, has_swept, shapes, volumes,
                           shells, smoothing, has_goal, strain, rotations, turn_corners, solve, vertex_forces, accelerate, move,
-                          keep_volumes, start_tets, begin_line, work_on_line, run_phases, follow_positions, x, forces, tet_strain, tet_line,
-                          phases, omegas, tickets] = *this;
+                          keep_volumes, volume_gradients, start_tets, begin_line, work_on_line, run_phases, follow_positions, x, forces,
+                          tet_strain, tet_line, phases, omegas, tickets] = *this;
   if (smoothing) PALPATE_RETURN_IF_ERROR(smoothing->SaveState(queue, archive));
   return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
 }
@@ -476,6 +477,16 @@ absl::Status TissueSweeps::EnqueueForces(Queue& queue, uint32_t parts, const Dev
   return queue.Launch(vertex_forces_, {layout_.vertex_count, 0}, Arg("parts", parts), Arg("x", positions), Arg("forces", forces_n));
 }
 
+absl::Status TissueSweeps::Press(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& positions, bool as_in_sweeps) {
+  if (!volumes_) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(volumes_->Measure(queue, tissue.triangles, positions, /*goes_on=*/false));
+  return as_in_sweeps ? volumes_->BalanceAsInSweeps(queue) : volumes_->BalanceAsItIs(queue);
+}
+
+absl::Status TissueSweeps::EnqueueVolumeGradients(Queue& queue, const DeviceBuffer<Float4>& forces, const DeviceBuffer<Float4>& gradients) {
+  return queue.Launch(volume_gradients_, {layout_.vertex_count, 0}, Arg("forces", forces), Arg("gradients", gradients));
+}
+
 absl::Status TissueSweeps::BeginLine(Queue& queue, const Range& range, const TissueBuffers& tissue, const DeviceBuffer<Float4>& moves,
                                      const DeviceBuffer<float>& sums) {
   return queue.Launch(begin_line_, range, Arg("x", OfTets(tissue, layout_).now), Arg("moves", moves), Arg("sums", sums));
@@ -486,10 +497,7 @@ absl::Status TissueSweeps::WorkOnLine(Queue& queue, const Range& range, const De
 }
 
 absl::Status TissueSweeps::ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n) {
-  if (volumes_) {
-    PALPATE_RETURN_IF_ERROR(volumes_->Measure(queue, tissue.triangles, tissue.x, false));
-    PALPATE_RETURN_IF_ERROR(volumes_->BalanceAsItIs(queue));
-  }
+  PALPATE_RETURN_IF_ERROR(Press(queue, tissue, tissue.x, /*as_in_sweeps=*/false));
   PALPATE_RETURN_IF_ERROR(EnqueueForces(queue, parts, tissue.x, forces_));
   return queue.ReadBlocking(forces_, forces_n);
 }

@@ -91,11 +91,16 @@ class TissueSweeps {
 
   /// Forces [N] at `positions` by slot, the sum of the chosen ForceParts, w = 1 where a contact or an anchor of these acts; after Update.
   /// With HasStresses the elastic ones are those at the solver's own positions only.
-  /// Of bodies that keep their volume: the pressures of the last sweep.
+  /// Of bodies that keep their volume: the pressures that were worked out last, see Press.
   absl::Status EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions, const DeviceBuffer<Float4>& forces_n);
-  /// Whether BeginLine can: no fibres, no kept volumes, no smoothed tets, and all energies are PALPATE_STRESS_ENERGIES. What draws
-  /// shape-matched bodies to their goals does not count, so they must not move along.
-  bool HasStresses() const { return !volumes_ && layout_.HasStresses(); }
+  /// Where bodies keep their volume: their pressures at `positions`, those that a sweep begins with there (with the multiplier), or as they
+  /// are.
+  absl::Status Press(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& positions, bool as_in_sweeps);
+  /// The gradients of kept volumes, at x: by slot, of others 0; w as that of `forces`.
+  absl::Status EnqueueVolumeGradients(Queue& queue, const DeviceBuffer<Float4>& forces, const DeviceBuffer<Float4>& gradients);
+  /// Whether BeginLine can: no fibres, no smoothed tets, and all energies are PALPATE_STRESS_ENERGIES. What draws shape-matched bodies to
+  /// their goals does not count, so they must not move along. Nor do pressures of kept volumes.
+  bool HasStresses() const { return layout_.HasStresses(); }
   /// What the elastic and viscous forces do along `moves` [J], by slot, at positions tissue.x + moves, as parts whose sum it is: one for
   /// each of the work-items of `range`. After Update, whose rotations count. Each tet once: a fraction of the work of EnqueueForces. Needs
   /// moves.
@@ -107,6 +112,8 @@ class TissueSweeps {
   absl::Status ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n);
 
   bool keeps_volumes() const { return volumes_ != nullptr; }
+  /// Null: no body keeps its volume.
+  VolumeKeeper* volumes() { return volumes_.get(); }
   /// Null: there are no shells.
   ShellTerms* shells() { return shells_.get(); }
   /// Null: there are no node-smoothed tets.
@@ -140,7 +147,8 @@ class TissueSweeps {
   std::unique_ptr<ShellTerms> shells_;           // null: no shells
   std::unique_ptr<SmoothingDomains> smoothing_;  // null: no node-smoothed tets
   std::vector<uint8_t> has_goal_;                // [slot], if there are shape-matched bodies
-  Kernel start_strain_, extract_rotations_, turn_corners_, solve_color_, vertex_forces_, accelerate_, move_along_, keep_volumes_;
+  Kernel start_strain_, extract_rotations_, turn_corners_, solve_color_, vertex_forces_, accelerate_, move_along_, keep_volumes_,
+      volume_gradients_;
   Kernel start_tets_, begin_line_, work_on_line_, run_phases_, follow_positions_;
   const DeviceBuffer<Float4>* x_ = nullptr;  // whose displacements are kept; null: of none
   DeviceBuffer<Float4> forces_;

@@ -19,6 +19,7 @@
 #endif
 
 #define NO_COLOR 0xffffffffu
+#define AS_IN_SWEEPS 0xfffffffeu
 
 /* Adds to a sum that carries what its additions round off (Neumaier). */
 static inline void add_to(float* sum, float* lost, float value) {
@@ -48,7 +49,7 @@ __kernel void measure_volumes(uint body_count, uint parts, const __global uint* 
 
 /* The pressure that the moves of a colour lead to, exactly: with what they want, sum of a . u, and how much they yield to a pressure, sum
    of a . w, it is (multiplier + k' / V0 (V - V0 + sum a . u)) / (1 + k' / V0 sum a . w). With NO_COLOR as `color`: that of the positions as
-   they are, k (V - V0) / V0. V follows from the partials if `previous` is NO_COLOR, else from what the moves of that colour did to it.
+   they are, k (V - V0) / V0, with AS_IN_SWEEPS that with which a sweep begins there, multiplier + k' (V - V0) / V0. V follows from the partials if `previous` is NO_COLOR, else from what the moves of that colour did to it.
    goes_on: a sweep is over, and the multiplier follows. Work-group: body. */
 __kernel __attribute__((reqd_work_group_size(PALPATE_VOLUME_GROUP, 1, 1))) void volume_pressure(
     uint body_count, uint parts, uint color, uint previous, uint goes_on, const __global uint* begins, const __global float2* partials,
@@ -59,7 +60,7 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_VOLUME_GROUP, 1, 1))) void 
   const uint b = (uint)get_group_id(0);
   const uint me = (uint)get_local_id(0);
   wanted[me] = yielded[me] = moved[me] = 0.0f;
-  if (color != NO_COLOR) {
+  if (color < AS_IN_SWEEPS) {
     const uint end = begins[color * body_count + b + 1];
     for (uint e = begins[color * body_count + b] + me; e < end; e += PALPATE_VOLUME_GROUP) {
       wanted[me] += moves[3 * e].w;
@@ -92,6 +93,8 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_VOLUME_GROUP, 1, 1))) void 
   }
   if (color == NO_COLOR) {
     body.w = body.x / body.y * body.z;
+  } else if (color == AS_IN_SWEEPS) {
+    body.w = multipliers[b] + body.x * body.z;
   } else {
     float multiplier = multipliers[b];
     if (goes_on != 0) {
@@ -101,4 +104,36 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_VOLUME_GROUP, 1, 1))) void 
     body.w = (multiplier + body.x * (body.z + wanted[0])) / (1.0f + body.x * yielded[0]);
   }
   bodies[b] = body;
+}
+
+/* How much of the yields of its vertices a body takes from their moves, so that the moves u - s w are those of the whole matrix, volume
+   included, where u and w are those of the matrix without (Sherman, Morrison 1950): s = k' / V0 sum a . u / (1 + k' / V0 sum a . w).
+   gradients, moves, yields: [slot] a, u, w. Work-group: body. */
+__kernel __attribute__((reqd_work_group_size(PALPATE_VOLUME_GROUP, 1, 1))) void volume_shares(
+    uint body_count, uint color_count, const __global uint* begins, const __global uint* entry_vertex, const __global float4* gradients,
+    const __global float4* moves, const __global float4* yields, const __global float4* bodies, __global float* shares) {
+  __local float wanted[PALPATE_VOLUME_GROUP];
+  __local float yielded[PALPATE_VOLUME_GROUP];
+  const uint b = (uint)get_group_id(0);
+  const uint me = (uint)get_local_id(0);
+  wanted[me] = yielded[me] = 0.0f;
+  for (uint c = 0; c < color_count; ++c) {
+    const uint end = begins[c * body_count + b + 1];
+    for (uint e = begins[c * body_count + b] + me; e < end; e += PALPATE_VOLUME_GROUP) {
+      const uint v = entry_vertex[e];
+      wanted[me] += dot(gradients[v].xyz, moves[v].xyz);
+      yielded[me] += dot(gradients[v].xyz, yields[v].xyz);
+    }
+  }
+  for (uint half_group = PALPATE_VOLUME_GROUP / 2; half_group > 0; half_group /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < half_group) {
+      wanted[me] += wanted[me + half_group];
+      yielded[me] += yielded[me + half_group];
+    }
+  }
+  if (me != 0) return;
+  const float stiffness = bodies[b].x;
+  const float share = stiffness * wanted[0] / (1.0f + stiffness * yielded[0]);
+  shares[b] = yielded[0] >= 0.0f && isfinite(share) ? share : 0.0f;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -16,6 +17,7 @@ extern const KernelSource volume;
 namespace {
 
 constexpr uint32_t kNoColor = 0xffffffffU;
+constexpr uint32_t kAsInSweeps = 0xfffffffeU;
 constexpr uint32_t kParts = 16;  // of a body, measured at a time
 // What a volume resists within a sweep is at most this many times as stiff as the tissue itself: colours share a volume that may not change
 // only in so far as it yields to each.
@@ -47,6 +49,31 @@ std::vector<double> BulkOfShells(const TissueModel& model, const TissueLayout& l
     sums[body] += 2.0 / 9 * tension_n_per_m * area_m2 / lists.rest_volume_m3[body];
   }
   return sums;
+}
+
+/// [slot] the body that a vertex belongs to, of those in `lists`: that of the surface around its tets.
+TissueLayout::BySlot<uint32_t> BodiesOfVertices(const TissueModel& model, const TissueLayout& layout, const VolumeLists& lists) {
+  std::vector<uint32_t> parent(model.rest_m.size());
+  std::iota(parent.begin(), parent.end(), 0U);
+  const auto root = [&](uint32_t v) {
+    while (parent[v] != v) v = parent[v] = parent[parent[v]];
+    return v;
+  };
+  for (const TissueTet& tet : model.tets) {
+    if (tet.vertices == kFreeTissueTet) continue;
+    for (size_t c = 1; c < 4; ++c) parent[root(tet.vertices[c])] = root(tet.vertices[0]);
+  }
+  std::vector<uint32_t> body_of_root(parent.size(), kNoTissueVertex);
+  for (uint32_t v = 0; v < parent.size(); ++v) {
+    const uint32_t entry = model.fixed[v] == kAbsentVertex ? kNoTissueVertex : lists.vertex_entry[layout.solver_index[v]];
+    if (entry != kNoTissueVertex) body_of_root[root(v)] = lists.entry_body[entry];
+  }
+  TissueLayout::BySlot<uint32_t> bodies;
+  bodies.assign(layout.vertex_count, kNoTissueVertex);
+  for (uint32_t v = 0; v < parent.size(); ++v) {
+    if (model.fixed[v] != kAbsentVertex) bodies[layout.solver_index[v]] = body_of_root[root(v)];
+  }
+  return bodies;
 }
 
 }  // namespace
@@ -125,6 +152,7 @@ absl::StatusOr<VolumeLists> ListVolumes(const TissueModel& model, const TissueLa
   for (uint32_t b = 0; b < bodies; ++b) {
     if (weights[b] > 0) lists.bulk_modulus_pa[b] /= weights[b];
   }
+  lists.slot_body = BodiesOfVertices(model, layout, lists);
   return lists;
 }
 
@@ -135,6 +163,7 @@ absl::StatusOr<std::unique_ptr<VolumeKeeper>> VolumeKeeper::Create(Queue& queue,
   Context& context = *queue.context();
   PALPATE_ASSIGN_OR_RETURN(keeper->measure_volumes_, context.CreateKernel(kernels::volume, "measure_volumes", defines));
   PALPATE_ASSIGN_OR_RETURN(keeper->volume_pressure_, context.CreateKernel(kernels::volume, "volume_pressure", defines));
+  PALPATE_ASSIGN_OR_RETURN(keeper->volume_shares_, context.CreateKernel(kernels::volume, "volume_shares", defines));
   PALPATE_RETURN_IF_ERROR(keeper->Follow(queue, lists));
   return keeper;
 }
@@ -147,6 +176,7 @@ absl::Status VolumeKeeper::Follow(Queue& queue, const VolumeLists& lists) {
   }
   const std::vector<uint32_t> old_bodies = std::exchange(bodies_host_, lists.bodies);
   body_count_ = static_cast<uint32_t>(lists.bodies.size());
+  color_count_ = body_count_ > 0 ? static_cast<uint32_t>((lists.begins.size() - 1) / body_count_) : 0;
   begins_host_ = lists.begins;
   const auto set = [&](auto* buffer, const auto& values, const char* name) -> absl::Status {
     PALPATE_RETURN_IF_ERROR(Grow(context, *buffer, std::max<size_t>(values.size(), 1), name));
@@ -169,6 +199,8 @@ absl::Status VolumeKeeper::Follow(Queue& queue, const VolumeLists& lists) {
   PALPATE_RETURN_IF_ERROR(set(&entry_vertex_, lists.entry_vertex, "volume entry vertices"));
   PALPATE_RETURN_IF_ERROR(set(&entry_body_, lists.entry_body, "volume entry bodies"));
   PALPATE_RETURN_IF_ERROR(set(&vertex_entry_, lists.vertex_entry, "volume vertex entries"));
+  PALPATE_RETURN_IF_ERROR(set(&slot_body_, lists.slot_body, "volume bodies of vertices"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, shares_, std::max<size_t>(body_count_, 1), "volume shares"));
   PALPATE_RETURN_IF_ERROR(Grow(context, partials_, std::max<size_t>(size_t{body_count_} * kParts, 1), "volume partials"));
   PALPATE_RETURN_IF_ERROR(Grow(context, moves_, std::max<size_t>(lists.entry_vertex.size(), 1) * 3, "volume moves"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(moves_));
@@ -233,23 +265,35 @@ UInt2 VolumeKeeper::EntriesOf(uint32_t color) const {
   return {first, begins_host_[(size_t{color} + 1) * body_count_] - first};
 }
 
-absl::Status VolumeKeeper::Launch(Queue& queue, uint32_t color, uint32_t previous) {
+absl::Status VolumeKeeper::Launch(Queue& queue, uint32_t color, uint32_t previous, bool goes_on) {
   if (body_count_ == 0) return absl::OkStatus();
   return queue.Launch(volume_pressure_, {size_t{body_count_} * group_size_, group_size_}, Arg("body_count", body_count_),
                       Arg("parts", uint32_t{kParts}), Arg("color", color), Arg("previous", previous),
-                      Arg("goes_on", uint32_t{std::exchange(goes_on_, false) ? 1U : 0U}), Arg("begins", begins_),
-                      Arg("partials", partials_), Arg("rest_volumes", rest_volumes_), Arg("moves", moves_),
-                      Arg("multipliers", multipliers_), Arg("bodies", bodies_));
+                      Arg("goes_on", uint32_t{goes_on ? 1U : 0U}), Arg("begins", begins_), Arg("partials", partials_),
+                      Arg("rest_volumes", rest_volumes_), Arg("moves", moves_), Arg("multipliers", multipliers_), Arg("bodies", bodies_));
 }
 
-absl::Status VolumeKeeper::Balance(Queue& queue, uint32_t color) { return Launch(queue, color, std::exchange(previous_, color)); }
+absl::Status VolumeKeeper::Balance(Queue& queue, uint32_t color) {
+  return Launch(queue, color, std::exchange(previous_, color), std::exchange(goes_on_, false));
+}
 
-absl::Status VolumeKeeper::BalanceAsItIs(Queue& queue) { return Launch(queue, kNoColor, kNoColor); }
+absl::Status VolumeKeeper::BalanceAsItIs(Queue& queue) { return Launch(queue, kNoColor, kNoColor, false); }
+
+absl::Status VolumeKeeper::BalanceAsInSweeps(Queue& queue) { return Launch(queue, kAsInSweeps, kNoColor, false); }
+
+absl::Status VolumeKeeper::ShareYields(Queue& queue, const DeviceBuffer<Float4>& gradients, const DeviceBuffer<Float4>& moves,
+                                       const DeviceBuffer<Float4>& yields) {
+  if (body_count_ == 0) return absl::OkStatus();
+  return queue.Launch(volume_shares_, {size_t{body_count_} * group_size_, group_size_}, Arg("body_count", body_count_),
+                      Arg("color_count", color_count_), Arg("begins", begins_), Arg("entry_vertex", entry_vertex_),
+                      Arg("gradients", gradients), Arg("moves", moves), Arg("yields", yields), Arg("bodies", bodies_),
+                      Arg("shares", shares_));
+}
 
 size_t VolumeKeeper::device_bytes() const {
   return triangle_begins_.size_bytes() + body_triangles_.size_bytes() + begins_.size_bytes() + entry_vertex_.size_bytes() +
          entry_body_.size_bytes() + vertex_entry_.size_bytes() + partials_.size_bytes() + rest_volumes_.size_bytes() +
-         bodies_.size_bytes() + moves_.size_bytes();
+         bodies_.size_bytes() + moves_.size_bytes() + slot_body_.size_bytes() + shares_.size_bytes() + multipliers_.size_bytes();
 }
 
 }  // namespace palpate::gpu

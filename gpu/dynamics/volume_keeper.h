@@ -26,6 +26,7 @@ struct VolumeLists {
   std::vector<uint32_t> entry_vertex;     ///< slots, rising for each colour and body
   std::vector<uint32_t> entry_body;       ///< place in `bodies`
   TissueLayout::BySlot<uint32_t> vertex_entry;  ///< kNoTissueVertex: none
+  TissueLayout::BySlot<uint32_t> slot_body;     ///< place in `bodies`, of vertices within as well; kNoTissueVertex: in none of them
 };
 
 /// Whether a body keeps its volume, or one that is gone did.
@@ -66,6 +67,15 @@ class VolumeKeeper {
   /// After Measure: the pressures at the positions as they are.
   absl::Status BalanceAsItIs(Queue& queue);
 
+  /// After Measure: the pressures that a sweep would begin with at these positions.
+  absl::Status BalanceAsInSweeps(Queue& queue);
+  /// Of moves u by slot, which know nothing of the volumes, and what they would be for the volumes' gradients a in the place of forces, w:
+  /// the share s of each body, with which u - s w know of them too. By slot; s: [place among the bodies that keep their volume].
+  absl::Status ShareYields(Queue& queue, const DeviceBuffer<Float4>& gradients, const DeviceBuffer<Float4>& moves,
+                           const DeviceBuffer<Float4>& yields);
+
+  const DeviceBuffer<uint32_t>& slot_body() const { return slot_body_; }  ///< as VolumeLists
+  const DeviceBuffer<float>& shares() const { return shares_; }           ///< of ShareYields
   const DeviceBuffer<uint32_t>& vertex_entry() const { return vertex_entry_; }
   const DeviceBuffer<uint32_t>& entry_vertex() const { return entry_vertex_; }
   const DeviceBuffer<uint32_t>& entry_body() const { return entry_body_; }
@@ -74,21 +84,22 @@ class VolumeKeeper {
   size_t device_bytes() const;
 
  private:
-  absl::Status Launch(Queue& queue, uint32_t color, uint32_t previous);
+  absl::Status Launch(Queue& queue, uint32_t color, uint32_t previous, bool goes_on);
   absl::StatusOr<std::vector<float>> ReadMultipliers(Queue& queue);
   absl::Status SetMultipliers(Queue& queue, const std::vector<uint32_t>& old_bodies, const std::vector<float>& old);
 
   uint32_t group_size_ = 1;
   uint32_t body_count_ = 0;
+  uint32_t color_count_ = 0;
   uint32_t previous_ = 0;  // colour of this sweep
   bool goes_on_ = false;
   std::vector<uint32_t> begins_host_;
   std::vector<uint32_t> bodies_host_;
-  DeviceBuffer<uint32_t> triangle_begins_, body_triangles_, begins_, entry_vertex_, entry_body_, vertex_entry_;
+  DeviceBuffer<uint32_t> triangle_begins_, body_triangles_, begins_, entry_vertex_, entry_body_, vertex_entry_, slot_body_;
   DeviceBuffer<Float2> partials_, rest_volumes_;
   DeviceBuffer<Float4> bodies_, moves_;
-  DeviceBuffer<float> multipliers_;
-  Kernel measure_volumes_, volume_pressure_;
+  DeviceBuffer<float> multipliers_, shares_;
+  Kernel measure_volumes_, volume_pressure_, volume_shares_;
 };
 
 }  // namespace palpate::gpu

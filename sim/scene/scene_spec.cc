@@ -962,13 +962,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     out.tools.push_back(std::move(tool));
   }
   PALPATE_RETURN_IF_ERROR(BuildJoints(spec, &out));
-  if (!spec.solver().has_coarse_nodes()) {
-    out.solver.coarse_nodes = sim::ChosenCoarseNodes(out);
-    if (out.solver.tolerance_m_per_s2 > 0 && out.solver.coarse_nodes == 0) {
-      return absl::InvalidArgumentError(
-          "solver.tolerance_m_per_s2: is judged at coarse corrections, which do not act where a body keeps its volume");
-    }
-  }
+  if (!spec.solver().has_coarse_nodes()) out.solver.coarse_nodes = sim::ChosenCoarseNodes(out);
   if (sim::AreCorrected(out)) {
     if (!spec.solver().has_iterations()) out.solver.iterations = sim::kCorrectedSweeps;
     if (!spec.solver().has_acceleration()) out.solver.acceleration = sim::kCorrectedAcceleration;

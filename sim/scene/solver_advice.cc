@@ -22,10 +22,6 @@ bool IsSwept(const BodyDescription& body) {
   return body.kind == BodyKind::kDeformable && body.simulation == Simulation::kDynamic && !body.mesh.tets.empty();
 }
 
-bool CanBeCorrected(const SceneDescription& scene) {
-  return std::none_of(scene.bodies.begin(), scene.bodies.end(), [](const BodyDescription& body) { return body.volume_stiffness_pa > 0; });
-}
-
 int SweepsWithoutCorrections(const SceneDescription& scene, size_t index) {
   const BodyDescription& body = scene.bodies[index];
   if (!IsSwept(body)) return 0;
@@ -47,14 +43,13 @@ int SweepsWithoutCorrections(const SceneDescription& scene, size_t index) {
 
 }  // namespace
 
-bool AreCorrected(const SceneDescription& scene) { return scene.solver.coarse_nodes > 0 && CanBeCorrected(scene); }
+bool AreCorrected(const SceneDescription& scene) { return scene.solver.coarse_nodes > 0; }
 
 int AdvisedSweeps(const SceneDescription& scene, size_t body) {
   return IsSwept(scene.bodies[body]) && AreCorrected(scene) ? kCorrectedSweeps : SweepsWithoutCorrections(scene, body);
 }
 
 int ChosenCoarseNodes(const SceneDescription& scene) {
-  if (!CanBeCorrected(scene)) return 0;
   bool is_wanted = scene.solver.tolerance_m_per_s2 > 0;
   for (size_t body = 0; body < scene.bodies.size() && !is_wanted; ++body) {
     is_wanted = SweepsWithoutCorrections(scene, body) > scene.solver.iterations;

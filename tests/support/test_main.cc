@@ -2,8 +2,8 @@
 //
 //   PROGRAM [--files=NAME_test.cc[,NAME_test.cc...]] [flags of GoogleTest]
 //
-// With --files only tests written in these files run, of those that --gtest_filter would run. A file may be given with folders in front. Exit status 2
-// where a flag is unknown, or where no test is left.
+// With --files only tests written in these files run, of those that --gtest_filter would run. A file may be given with folders in front.
+// Exit status 2 where a flag is unknown, or where no test is left.
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
 #include <fnmatch.h>
@@ -20,14 +20,17 @@
 namespace palpate::test {
 namespace {
 
-std::vector<std::string> Split(std::string_view text, char separator) { return absl::StrSplit(text, separator, absl::SkipEmpty()); }
+std::vector<std::string> Split(std::string_view text, char separator) {
+  return absl::StrSplit(std::string(text), separator, absl::SkipEmpty());
+}
 
 bool IsIn(std::string_view file, const std::string& path) {
   return file == path || (file.ends_with(path) && file[file.size() - path.size() - 1] == '/');
 }
 
 bool MatchesOne(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const auto& pattern) { return fnmatch(pattern.c_str(), name.c_str(), FNM_NOESCAPE) == 0; });
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const auto& pattern) { return fnmatch(pattern.c_str(), name.c_str(), FNM_NOESCAPE) == 0; });
 }
 
 /// A filter of GoogleTest: patterns to run, and after a '-' patterns not to run.

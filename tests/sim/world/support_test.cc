@@ -267,9 +267,10 @@ TEST_F(WorldSupportTest, ALoadOnASurfaceZoneFollowsEdits) {
 
 // Pressed between a plane that it slides on and a zone of its top, whole, hollowed and in two pieces: each keeps the volume of its tissue.
 TEST_F(WorldSupportTest, AKeptVolumeFollowsEdits) {
-  for (const double k : {0.0, 1e6}) {
-    SCOPED_TRACE(k);
+  for (const auto& [k, coarse_nodes] : {std::pair(0.0, 0), {1e6, 0}, {1e6, 500}}) {
+    SCOPED_TRACE(testing::Message() << k << " Pa, " << coarse_nodes << " nodes");
     SceneDescription scene = Block();
+    scene.solver.coarse_nodes = coarse_nodes;
     BodyDescription& block = scene.bodies[0];
     scene.gravity_m_per_s2.setZero();
     scene.dt_s = 1.0 / 60;

@@ -22,8 +22,8 @@ using Eigen::Vector3d;
 class SweepsTest : public test::DeviceTest {
  protected:
   /// A liver held at one lobe that swings down for half a second: way of its other end, and how far it is with the advised number of
-  /// sweeps, and with `fewer` (0: nobody asks), from where it is with `many`.
-  void Swing(double tets, double young_modulus_pa, int coarse_nodes, int fewer, int many, Vector3d* error_m) {
+  /// sweeps, and with `fewer` (0: nobody asks), from where it is with `many`. kept_pa: with which it keeps its volume.
+  void Swing(double tets, double young_modulus_pa, int coarse_nodes, int fewer, int many, Vector3d* error_m, double kept_pa = 0) {
     SceneDescription scene;
     BodyDescription body;
     body.name = "liver";
@@ -33,6 +33,7 @@ class SweepsTest : public test::DeviceTest {
     }
     body.mesh = livers_[tets];
     body.material.young_modulus_pa = young_modulus_pa;
+    body.volume_stiffness_pa = kept_pa;
     uint32_t tip = 0;
     for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
       if (body.mesh.vertices[v].x() < -0.05) body.fixed_vertices.push_back(v);
@@ -53,8 +54,9 @@ class SweepsTest : public test::DeviceTest {
       tips_m.emplace_back(x[3 * tip], x[3 * tip + 1], x[3 * tip + 2]);
     }
     *error_m = {(tips_m[0] - rest_m).norm(), (tips_m[1] - tips_m[0]).norm(), (tips_m.back() - tips_m[0]).norm()};
-    std::printf("%zu tets, %g Pa, %d nodes: way %.1f mm; error %.4f mm with %d sweeps, %.4f mm with %d\n", scene.bodies[0].mesh.tets.size(),
-                young_modulus_pa, coarse_nodes, 1e3 * (*error_m)[0], 1e3 * (*error_m)[1], advised, 1e3 * (*error_m)[2], fewer);
+    std::printf("%zu tets, %g Pa, volume kept by %g Pa, %d nodes: way %.1f mm; error %.4f mm with %d sweeps, %.4f mm with %d\n",
+                scene.bodies[0].mesh.tets.size(), young_modulus_pa, kept_pa, coarse_nodes, 1e3 * (*error_m)[0], 1e3 * (*error_m)[1],
+                advised, 1e3 * (*error_m)[2], fewer);
   }
 
  private:
@@ -81,6 +83,16 @@ TEST_F(SweepsTest, AdvisedNumberWithCorrectionsFollowsTheMotion) {
   ASSERT_NO_FATAL_FAILURE(Swing(10000, 30000, 4096, 20, 60, &error_m));
   EXPECT_LT(error_m[1], std::max(5e-5, 5e-3 * error_m[0]));
   EXPECT_LT(error_m[2], 5e-5);
+}
+
+// Likewise where the volume is kept, which couples all of the surface.
+TEST_F(SweepsTest, AdvisedNumberFollowsTheMotionOfBodiesThatKeepTheirVolume) {
+  Vector3d error_m;
+  for (const double kept_pa : {1e5, 1e7}) {
+    ASSERT_NO_FATAL_FAILURE(Swing(2500, 30000, 4096, 20, 60, &error_m, kept_pa));
+    EXPECT_LT(error_m[1], std::max(5e-5, 5e-3 * error_m[0]));
+    EXPECT_LT(error_m[2], 5e-5);
+  }
 }
 
 TEST_F(SweepsTest, SlowAdvisedNumberFollowsTheMotionOfFineBodies) {
@@ -111,7 +123,7 @@ TEST_F(SweepsTest, OnlyDynamicBodiesNeedSweeps) {
   scene.solver.coarse_nodes = 100;
   EXPECT_EQ(AdvisedSweeps(scene, 0), 17);
   body.volume_stiffness_pa = 1e4;
-  EXPECT_EQ(AdvisedSweeps(scene, 0), 30) << "bodies that keep their volume are not corrected";
+  EXPECT_EQ(AdvisedSweeps(scene, 0), 17) << "bodies that keep their volume are corrected as well";
   body.kind = BodyKind::kRigid;
   EXPECT_EQ(AdvisedSweeps(scene, 0), 0);
   body.kind = BodyKind::kDeformable;
