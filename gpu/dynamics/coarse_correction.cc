@@ -285,7 +285,7 @@ absl::Status CoarseCorrection::KeepVolumes(Queue& queue, const TissueBuffers& ti
 absl::Status CoarseCorrection::SumAtTrial(Queue& queue, const TissueBuffers& tissue, bool has_share, ToolContacts& tools,
                                           TissueSweeps& sweeps) {
   PALPATE_RETURN_IF_ERROR(tools.Try(queue, trial_));
-  PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, trial_, /*as_in_sweeps=*/true));
+  PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, trial_, KeptPressure::kOfThisSweep));
   uint32_t parts = kAllForces;
   if (sweeps.HasStresses()) {
     parts = (parts & ~uint32_t{kElasticForces}) | kPressureForces;
@@ -305,14 +305,14 @@ absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers
   PALPATE_RETURN_IF_ERROR(tools.Update(queue, tissue));
   PALPATE_RETURN_IF_ERROR(sweeps.Update(queue, tissue));
   const bool is_judged = tolerance_m_per_s2_ > 0;
-  if (is_judged) {  // by the pressures of the energy, to which multipliers come in the end
-    PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, tissue.x, /*as_in_sweeps=*/false));
+  if (is_judged) {  // by pressures that differ as long as multipliers follow
+    PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, tissue.x, KeptPressure::kOfNextSweep));
     PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
     PALPATE_ASSIGN_OR_RETURN(const bool is_enough, IsEnough(queue, tissue));
     if (is_enough) return false;
   }
   if (!is_judged || sweeps.keeps_volumes()) {
-    PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, tissue.x, /*as_in_sweeps=*/true));
+    PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, tissue.x, KeptPressure::kOfThisSweep));
     PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
   }
   PALPATE_RETURN_IF_ERROR(SolveNodes(queue, forces_));

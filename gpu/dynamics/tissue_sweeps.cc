@@ -477,10 +477,10 @@ absl::Status TissueSweeps::EnqueueForces(Queue& queue, uint32_t parts, const Dev
   return queue.Launch(vertex_forces_, {layout_.vertex_count, 0}, Arg("parts", parts), Arg("x", positions), Arg("forces", forces_n));
 }
 
-absl::Status TissueSweeps::Press(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& positions, bool as_in_sweeps) {
+absl::Status TissueSweeps::Press(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& positions, KeptPressure which) {
   if (!volumes_) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(volumes_->Measure(queue, tissue.triangles, positions, /*goes_on=*/false));
-  return as_in_sweeps ? volumes_->BalanceAsInSweeps(queue) : volumes_->BalanceAsItIs(queue);
+  return volumes_->Balance(queue, which);
 }
 
 absl::Status TissueSweeps::EnqueueVolumeGradients(Queue& queue, const DeviceBuffer<Float4>& forces, const DeviceBuffer<Float4>& gradients) {
@@ -497,7 +497,7 @@ absl::Status TissueSweeps::WorkOnLine(Queue& queue, const Range& range, const De
 }
 
 absl::Status TissueSweeps::ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n) {
-  PALPATE_RETURN_IF_ERROR(Press(queue, tissue, tissue.x, /*as_in_sweeps=*/false));
+  PALPATE_RETURN_IF_ERROR(Press(queue, tissue, tissue.x, KeptPressure::kOfEnergy));
   PALPATE_RETURN_IF_ERROR(EnqueueForces(queue, parts, tissue.x, forces_));
   return queue.ReadBlocking(forces_, forces_n);
 }

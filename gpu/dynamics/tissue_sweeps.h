@@ -93,9 +93,8 @@ class TissueSweeps {
   /// With HasStresses the elastic ones are those at the solver's own positions only.
   /// Of bodies that keep their volume: the pressures that were worked out last, see Press.
   absl::Status EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions, const DeviceBuffer<Float4>& forces_n);
-  /// Where bodies keep their volume: their pressures at `positions`, those that a sweep begins with there (with the multiplier), or as they
-  /// are.
-  absl::Status Press(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& positions, bool as_in_sweeps);
+  /// Where bodies keep their volume: works out their pressures at `positions`.
+  absl::Status Press(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& positions, KeptPressure which);
   /// The gradients of kept volumes, at x: by slot, of others 0; w as that of `forces`.
   absl::Status EnqueueVolumeGradients(Queue& queue, const DeviceBuffer<Float4>& forces, const DeviceBuffer<Float4>& gradients);
   /// Whether BeginLine can: no fibres, no smoothed tets, and all energies are PALPATE_STRESS_ENERGIES. What draws shape-matched bodies to

@@ -19,7 +19,8 @@
 #endif
 
 #define NO_COLOR 0xffffffffu
-#define AS_IN_SWEEPS 0xfffffffeu
+#define IN_THIS_SWEEP 0xfffffffeu
+#define IN_NEXT_SWEEP 0xfffffffdu
 
 /* Adds to a sum that carries what its additions round off (Neumaier). */
 static inline void add_to(float* sum, float* lost, float value) {
@@ -48,8 +49,9 @@ __kernel void measure_volumes(uint body_count, uint parts, const __global uint* 
 }
 
 /* The pressure that the moves of a colour lead to, exactly: with what they want, sum of a . u, and how much they yield to a pressure, sum
-   of a . w, it is (multiplier + k' / V0 (V - V0 + sum a . u)) / (1 + k' / V0 sum a . w). With NO_COLOR as `color`: that of the positions as
-   they are, k (V - V0) / V0, with AS_IN_SWEEPS that with which a sweep begins there, multiplier + k' (V - V0) / V0. V follows from the partials if `previous` is NO_COLOR, else from what the moves of that colour did to it.
+   of a . w, it is (multiplier + k' / V0 (V - V0 + sum a . u)) / (1 + k' / V0 sum a . w). Other values of `color` ask for that at the
+   positions as they are: NO_COLOR for k (V - V0) / V0, IN_THIS_SWEEP for multiplier + k' (V - V0) / V0, IN_NEXT_SWEEP for the same when
+   the multiplier has followed. V follows from the partials if `previous` is NO_COLOR, else from what the moves of that colour did to it.
    goes_on: a sweep is over, and the multiplier follows. Work-group: body. */
 __kernel __attribute__((reqd_work_group_size(PALPATE_VOLUME_GROUP, 1, 1))) void volume_pressure(
     uint body_count, uint parts, uint color, uint previous, uint goes_on, const __global uint* begins, const __global float2* partials,
@@ -60,7 +62,7 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_VOLUME_GROUP, 1, 1))) void 
   const uint b = (uint)get_group_id(0);
   const uint me = (uint)get_local_id(0);
   wanted[me] = yielded[me] = moved[me] = 0.0f;
-  if (color < AS_IN_SWEEPS) {
+  if (color < IN_NEXT_SWEEP) {
     const uint end = begins[color * body_count + b + 1];
     for (uint e = begins[color * body_count + b] + me; e < end; e += PALPATE_VOLUME_GROUP) {
       wanted[me] += moves[3 * e].w;
@@ -93,8 +95,9 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_VOLUME_GROUP, 1, 1))) void 
   }
   if (color == NO_COLOR) {
     body.w = body.x / body.y * body.z;
-  } else if (color == AS_IN_SWEEPS) {
+  } else if (color >= IN_NEXT_SWEEP) {
     body.w = multipliers[b] + body.x * body.z;
+    if (color == IN_NEXT_SWEEP) body.w = (1.0f - body.y) * body.w + body.x * body.z;
   } else {
     float multiplier = multipliers[b];
     if (goes_on != 0) {

@@ -17,7 +17,6 @@ extern const KernelSource volume;
 namespace {
 
 constexpr uint32_t kNoColor = 0xffffffffU;
-constexpr uint32_t kAsInSweeps = 0xfffffffeU;
 constexpr uint32_t kParts = 16;  // of a body, measured at a time
 // What a volume resists within a sweep is at most this many times as stiff as the tissue itself: colours share a volume that may not change
 // only in so far as it yields to each.
@@ -277,9 +276,9 @@ absl::Status VolumeKeeper::Balance(Queue& queue, uint32_t color) {
   return Launch(queue, color, std::exchange(previous_, color), std::exchange(goes_on_, false));
 }
 
-absl::Status VolumeKeeper::BalanceAsItIs(Queue& queue) { return Launch(queue, kNoColor, kNoColor, false); }
-
-absl::Status VolumeKeeper::BalanceAsInSweeps(Queue& queue) { return Launch(queue, kAsInSweeps, kNoColor, false); }
+absl::Status VolumeKeeper::Balance(Queue& queue, KeptPressure which) {
+  return Launch(queue, static_cast<uint32_t>(which), kNoColor, false);
+}
 
 absl::Status VolumeKeeper::ShareYields(Queue& queue, const DeviceBuffer<Float4>& gradients, const DeviceBuffer<Float4>& moves,
                                        const DeviceBuffer<Float4>& yields) {

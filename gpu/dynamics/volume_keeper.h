@@ -14,6 +14,13 @@
 
 namespace palpate::gpu {
 
+/// Pressures of kept volumes at given positions.
+enum class KeptPressure : uint32_t {
+  kOfEnergy = 0xffffffffU,     ///< k (V - V0) / V0
+  kOfThisSweep = 0xfffffffeU,  ///< with the stiffness that acts in sweeps and its multiplier
+  kOfNextSweep = 0xfffffffdU   ///< likewise, when the multiplier has followed; rounding of V counts less than in kOfEnergy
+};
+
 /// The surface vertices of the bodies whose volume is kept, and the triangles that measure it.
 struct VolumeLists {
   std::vector<uint32_t> bodies;           ///< of TissueModel::volume_stiffness_pa; those with a surface and a stiffness
@@ -64,11 +71,9 @@ class VolumeKeeper {
   /// After solve_color: works out the pressures for the moves of this colour. The colours of a sweep must come in turn, those without
   /// entries left out.
   absl::Status Balance(Queue& queue, uint32_t color);
-  /// After Measure: the pressures at the positions as they are.
-  absl::Status BalanceAsItIs(Queue& queue);
+  /// After Measure.
+  absl::Status Balance(Queue& queue, KeptPressure which);
 
-  /// After Measure: the pressures that a sweep would begin with at these positions.
-  absl::Status BalanceAsInSweeps(Queue& queue);
   /// Of moves u by slot, which know nothing of the volumes, and what they would be for the volumes' gradients a in the place of forces, w:
   /// the share s of each body, with which u - s w know of them too. By slot; s: [place among the bodies that keep their volume].
   absl::Status ShareYields(Queue& queue, const DeviceBuffer<Float4>& gradients, const DeviceBuffer<Float4>& moves,
