@@ -2,6 +2,9 @@
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
+# The interpreter itself: what stands for it in the path may be a script that looks for it first, a hundred times in a build.
+execute_process(COMMAND "${Python3_EXECUTABLE}" -c "import sys; print(sys.executable)"
+  OUTPUT_VARIABLE Python3_EXECUTABLE OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 find_package(OpenCL REQUIRED)
 find_package(absl REQUIRED)
 find_package(Eigen3 REQUIRED NO_MODULE)

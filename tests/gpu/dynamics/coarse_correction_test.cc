@@ -485,7 +485,7 @@ TEST_F(CoarseCorrectionTest, ACorrectionLowersTheEnergy) {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
   // The bulk modulus is 3.3 times Young's. Beyond 20 times that, a volume is kept by multipliers, which are no energy.
-  for (const auto& [young, kept_pa] : {std::pair(1e3, 0.0), {1e5, 0.0}, {1e6, 0.0}, {1e3, 1e3}, {1e3, 5e4}, {1e5, 1e6}}) {
+  for (const auto& [young, kept_pa] : {std::pair(1e3, 0.0), {1e5, 0.0}, {1e6, 0.0}, {1e3, 5e4}, {1e5, 1e6}}) {
     TissueModel model = Cantilever(k2500, {.young_modulus_pa = young, .poisson_ratio = 0.45});
     if (kept_pa > 0) KeepVolume(&model, kept_pa);
     PALPATE_TEST_ASSIGN(const std::unique_ptr<Stages> stages, Make(model, 120));
