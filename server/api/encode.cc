@@ -219,17 +219,19 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
 
   const std::vector<std::vector<float>>& positions = options.with_volume ? frame.volume_positions_m : frame.surface_positions_m;
   for (size_t b = 0; b < positions.size(); ++b) {
+    v1::BodyFrame& body = *out.add_bodies();
+    if (b < frame.kept_pressures_pa.size() && frame.kept_pressures_pa[b]) body.set_pressure_pa(*frame.kept_pressures_pa[b]);
     if (options.with_nurbs && b < frame.nurbs.poses.size() && frame.nurbs.poses[b]) {
-      EncodePose(*frame.nurbs.poses[b], *out.add_bodies()->mutable_pose());
+      EncodePose(*frame.nurbs.poses[b], *body.mutable_pose());
       continue;
     }
     if (options.with_nurbs && b < frame.nurbs.control_m.size() && !frame.nurbs.control_m[b].empty()) {
-      EncodePositions(frame.nurbs.control_m[b], options.positions, *out.add_bodies(), {});
+      EncodePositions(frame.nurbs.control_m[b], options.positions, body, {});
       continue;
     }
     const std::span<const uint32_t> places =
         options.with_volume ? std::span<const uint32_t>() : std::span<const uint32_t>(topology.world->bodies[b]->surface_vertices.values());
-    EncodePositions(positions[b], options.positions, *out.add_bodies(), places);
+    EncodePositions(positions[b], options.positions, body, places);
   }
 
   for (const sim::FrameSupport& support : frame.nurbs.supports) {

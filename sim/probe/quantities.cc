@@ -156,11 +156,11 @@ void MeasureMaxDisplacement(FrameMeasures& m, Bodies bodies, double* out) {
 void MeasurePressure(FrameMeasures& m, Bodies bodies, double* out) {
   double pushed_j = 0, kept_m3 = 0;
   for (const uint32_t b : bodies) {
-    if (m.world() == nullptr) break;
-    const BodyStatistics& of = m.world()->body_statistics()[b];
-    if (!(of.kept_volume_m3 > 0)) continue;
-    pushed_j += of.volume_stiffness_pa * (of.kept_volume_m3 - m.SurfaceOf(b).volume_m3);
-    kept_m3 += of.kept_volume_m3;
+    const auto& pressures_pa = m.frame().kept_pressures_pa;
+    if (m.world() == nullptr || b >= pressures_pa.size() || !pressures_pa[b]) continue;
+    const double volume_m3 = m.world()->body_statistics()[b].kept_volume_m3;
+    pushed_j += *pressures_pa[b] * volume_m3;
+    kept_m3 += volume_m3;
   }
   *out = kept_m3 > 0 ? pushed_j / kept_m3 : kNone;
 }

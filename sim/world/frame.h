@@ -174,8 +174,10 @@ struct Frame {
   std::shared_ptr<const WorldTopology> topology;
   std::vector<std::vector<float>> surface_positions_m;  ///< per body, [surface slot * 3] in W; free slots hold the last or zeros
   std::vector<std::vector<float>> volume_positions_m;   ///< per body, [vertex slot * 3] in W; empty unless World::SetVolumeWanted
-  std::vector<FrameContact> contacts;                   ///< with tools and obstacles
-  std::vector<FrameSurfaceContact> surface_contacts;    ///< between and within bodies; those with a force
+  /// Per body, of those that keep their volume: k (V0 - V) / V0 [Pa], V0 the volume within the surface at rest. Empty: no body does.
+  std::vector<std::optional<double>> kept_pressures_pa;
+  std::vector<FrameContact> contacts;                 ///< with tools and obstacles
+  std::vector<FrameSurfaceContact> surface_contacts;  ///< between and within bodies; those with a force
   FrameContactStatistics contact_statistics;
   std::vector<FrameTool> tools;
   FrameNurbs nurbs;

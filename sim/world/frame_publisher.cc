@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "sim/world/enclosed_volume.h"
 #include "sim/world/world_values.h"
 
 namespace palpate::sim {
@@ -93,6 +94,31 @@ const float* FramePublisher::TakePositions(const float* gathered_m, Frame* frame
     }
   }
   return at;
+}
+
+void FramePublisher::MeasureKeptPressures(Frame* frame) {
+  if (kept_topology_ != topology_) {
+    kept_topology_ = topology_;
+    kept_at_rest_m3_.clear();
+    for (size_t b = 0; b < bodies_.size(); ++b) {
+      const WorldBody& body = *bodies_[b];
+      if (!(body.volume_stiffness_pa() > 0)) continue;
+      const BodyArrays& arrays = *body.arrays();
+      kept_at_rest_m3_.resize(bodies_.size());
+      kept_at_rest_m3_[b] =
+          EnclosedVolume_m3(arrays, [&](SurfaceSlot slot) { return vertices_.rest_m[body.HandleOf(arrays.surface_vertices[slot])]; });
+    }
+  }
+  frame->kept_pressures_pa.resize(kept_at_rest_m3_.size());
+  for (size_t b = 0; b < kept_at_rest_m3_.size(); ++b) {
+    if (!(kept_at_rest_m3_[b] > 0)) continue;
+    const float* x = frame->surface_positions_m[b].data();
+    const double volume_m3 = EnclosedVolume_m3(*bodies_[b]->arrays(), [x](SurfaceSlot slot) {
+      const float* place = x + size_t{3} * ToNumber(slot);
+      return Eigen::Vector3d(place[0], place[1], place[2]);
+    });
+    frame->kept_pressures_pa[b] = bodies_[b]->volume_stiffness_pa() * (kept_at_rest_m3_[b] - volume_m3) / kept_at_rest_m3_[b];
+  }
 }
 
 void FramePublisher::DescribeTool(size_t t, const gpu::TissueStep& step, Frame* frame) const {
@@ -216,6 +242,7 @@ std::shared_ptr<Frame> FramePublisher::Make(const gpu::TissueStep& step, uint64_
   frame->topology_version = topology_->version;
   frame->topology = topology_;
   PlaceFrameMarkers(TakePositions(step.gathered_m.data(), frame.get()));
+  MeasureKeptPressures(frame.get());
   nurbs_.Place(step.control_points_m, frame.get());
   for (const gpu::NurbsSupportReport& support : step.nurbs_supports) {
     frame->nurbs.supports.push_back({.force_n = Eigen::Vector3d(support.force_n.data()),

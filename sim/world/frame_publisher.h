@@ -53,7 +53,7 @@ class FramePublisher {
   template <typename Archive>
   void VisitState(Archive& archive) {
     [[maybe_unused]] auto& [description, tools, commands, tool_of_collider, projection, bodies, vertices, model, topology, nurbs, models,
-                            volume_wanted, volume_gathered, markers, marker_places] = *this;
+                            kept_topology, kept_at_rest_m3, volume_wanted, volume_gathered, markers, marker_places] = *this;
     const size_t count = markers.size();
     archive.Enter("FramePublisher");
     uint64_t read_count = count;
@@ -76,6 +76,7 @@ class FramePublisher {
     std::array<double, 4> weights{};
   };
   void PlaceFrameMarkers(const float* gathered_m);
+  void MeasureKeptPressures(Frame* frame);
   const float* TakePositions(const float* gathered_m, Frame* frame) const;
   void DescribeTool(size_t t, const gpu::TissueStep& step, Frame* frame) const;
   static void AddContact(const FrameContact& contact, const Eigen::Vector3d& point_m, const Eigen::Vector3d& force_n, Frame* frame);
@@ -93,6 +94,8 @@ class FramePublisher {
   const std::shared_ptr<const WorldTopology>& topology_;
   NurbsFollower nurbs_;
   LocalModels models_;
+  std::shared_ptr<const WorldTopology> kept_topology_;  // to which the next belongs
+  std::vector<double> kept_at_rest_m3_;                 // [body] 0: nothing keeps its volume; empty: of no body
   bool volume_wanted_ = false;
   bool volume_gathered_ = false;
   std::vector<FrameMarker> markers_;  // as they are in the newest frame

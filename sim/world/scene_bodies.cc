@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +12,7 @@
 #include "sim/scene/nurbs_description.h"
 #include "sim/scene/nurbs_shell_body.h"
 #include "sim/scene/shell_material.h"
+#include "sim/world/enclosed_volume.h"
 #include "sim/world/scene_joints.h"
 #include "sim/world/world_values.h"
 
@@ -417,16 +417,7 @@ bool SceneBodies::HasName(const std::string& name) const {
 
 double SceneBodies::EnclosedAtRest_m3(const WorldBody& body) const {
   const BodyArrays& arrays = *body.arrays();
-  double sum_m3 = 0;
-  std::optional<Eigen::Vector3d> from;  // near the body, so that few digits are lost
-  for (const auto& triangle : arrays.surface_triangles) {
-    if (triangle == kFreeTriangle) continue;
-    std::array<Eigen::Vector3d, 3> x;
-    for (size_t c = 0; c < 3; ++c) x[c] = vertices_.rest_m[body.HandleOf(arrays.surface_vertices[triangle[c]])];
-    if (!from) from = x[0];
-    sum_m3 += (x[0] - *from).dot((x[1] - *from).cross(x[2] - *from)) / 6;
-  }
-  return sum_m3;
+  return EnclosedVolume_m3(arrays, [&](SurfaceSlot slot) { return vertices_.rest_m[body.HandleOf(arrays.surface_vertices[slot])]; });
 }
 
 BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {

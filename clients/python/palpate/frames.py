@@ -119,6 +119,14 @@ class Frame:
             return vec3(message.origin_m) + numbers * vec3(message.scale_m)
         return np.frombuffer(message.positions, dtype="<f4").reshape(-1, 3)
 
+    def pressure_pa(self, body: "int | str" = 0) -> "float | None":
+        """What a body with a volume_stiffness_pa presses with, Pa; None of other bodies. Errors: NotFound (no such body)."""
+        index = self.topology.index(body) if isinstance(body, str) else body
+        if not 0 <= index < len(self.message.bodies):
+            raise NotFound(f"no body {body!r}")
+        message = self.message.bodies[index]
+        return float(message.pressure_pa) if message.HasField("pressure_pa") else None
+
     @property
     def contacts(self) -> np.ndarray:
         """Contacts of tools and obstacles with bodies, CONTACT_DTYPE."""

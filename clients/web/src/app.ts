@@ -309,7 +309,7 @@ export class App {
     const owners = this.view.tools.map((tool) => this.tools.ownerOf(tool.index));
     const bytesPerSecond = this.byteRate.perSecond(now_ms, this.connection.bytesReceived);
     const rates = { fps: stream.frameRate.perSecond(performance.now()), bytesPerSecond };
-    this.panel.draw(stream.frame, owners, rates, now_ms / 1000);
+    this.panel.draw(stream.frame, this.view.organs.map((organ) => organ.name), owners, rates, now_ms / 1000);
     const held = inHand.hand && { hasJaws: inHand.hasJaws, hasPedal: inHand.hasPedal };
     this.handControls.show(surgery.mode === 'hand' ? held : undefined);
     this.hint.show({

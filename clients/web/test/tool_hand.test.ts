@@ -4,7 +4,7 @@ import * as THREE from 'three';
 import { RateMeter } from '../src/net/rate_meter';
 import { ToolHand } from '../src/view/tool_hand';
 import { niceCeiling } from '../src/ui/graphs';
-import { formatBytesPerSecond, formatTime } from '../src/ui/panel';
+import { formatBytesPerSecond, formatPressure, formatTime } from '../src/ui/panel';
 
 /** Looks along -y at the origin from 1 m, z up, aspect 1. */
 function camera(): THREE.PerspectiveCamera {
@@ -81,6 +81,8 @@ test('rates count over the window, also when events come in bursts', () => {
 
 test('numbers for people', () => {
   assert.deepEqual([0, 0.2, 1, 1.2, 4, 6, 99, NaN].map(niceCeiling), [1, 0.2, 1, 1.5, 5, 7.5, 100, 1]);
+  assert.equal(formatPressure(-12.3), '-12 Pa');
+  assert.equal(formatPressure(2345), '2.35 kPa');
   assert.equal(formatTime(1.234), '1.23 s');
   assert.equal(formatTime(125.04), '2 min 5.0 s');
   assert.equal(formatBytesPerSecond(999), '999 B/s');

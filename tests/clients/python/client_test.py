@@ -96,6 +96,24 @@ class SceneTest(ServerTest):
             edges = corners[:, 1:] - corners[:, :1]
             self.assertGreater(np.linalg.det(edges).min(), 0)
 
+    def test_pressures(self):
+        spec = phantom().build()
+        spec.bodies[0].volume_stiffness_pa = 1e5
+        spec.bodies.add().CopyFrom(spec.bodies[0])
+        spec.bodies[1].name = "other"
+        spec.bodies[1].ClearField("volume_stiffness_pa")
+        spec.bodies[1].pose.position_m.x = 0.2
+        with self.server.create(spec) as scene:
+            with scene.operate("probe") as tool:
+                step_until_used(scene, tool, tool.move((0, 0, 0.006)))
+                scene.step(20)
+            frame = scene.frame()
+            self.assertGreater(frame.pressure_pa("slab"), 1)
+            self.assertLess(frame.pressure_pa("slab"), 1e4)
+            self.assertIsNone(frame.pressure_pa("other"))
+            with self.assertRaises(palpate.NotFound):
+                frame.pressure_pa(2)
+
     def test_watch_follows_edits(self):
         with self.server.create(phantom(), play=True, rate="fast") as scene, scene.watch(volume=True, max_rate_hz=1000) as frames:
             first = next(frames)

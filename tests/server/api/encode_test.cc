@@ -342,6 +342,21 @@ TEST(EncodeFrame, CarriesEverything) {
   EXPECT_TRUE(out.markers(1).is_released());
 }
 
+TEST(EncodeFrame, CarriesPressuresOfBodiesThatKeepTheirVolume) {
+  sim::Frame frame = SomeFrame();
+  ASSERT_GE(frame.surface_positions_m.size(), 2U);
+  FrameOptions options;
+  options.positions = v1::POSITION_ENCODING_NONE;
+  v1::Frame out;
+  EncodeFrame(frame, SomeTopology(), FrameStatus{}, options, 0, out);
+  EXPECT_FALSE(out.bodies(0).has_pressure_pa());
+  frame.kept_pressures_pa.resize(frame.surface_positions_m.size());
+  frame.kept_pressures_pa[1] = -120.5;
+  EncodeFrame(frame, SomeTopology(), FrameStatus{}, options, 0, out);
+  EXPECT_FALSE(out.bodies(0).has_pressure_pa());
+  EXPECT_EQ(out.bodies(1).pressure_pa(), -120.5);
+}
+
 TEST(EncodeFrame, LeavesOutWhatIsNotWanted) {
   FrameOptions options;
   options.with_contacts = false;

@@ -287,6 +287,11 @@ TEST_F(ProbeWorldTest, MeasuresThePressureOfAKeptVolume) {
   EXPECT_NEAR(out[0], kOutside_pa * kFilling_pa / (kFilling_pa + kTissue_pa), 0.02 * kOutside_pa);
   EXPECT_EQ(out[1], out[0]);
   EXPECT_TRUE(std::isnan(out[2])) << "nothing keeps it";
+  const auto frame = world->CurrentFrame();
+  ASSERT_EQ(frame->kept_pressures_pa.size(), 2U);
+  ASSERT_TRUE(frame->kept_pressures_pa[0]);
+  EXPECT_NEAR(*frame->kept_pressures_pa[0], out[0], 1e-9 * kOutside_pa);
+  EXPECT_FALSE(frame->kept_pressures_pa[1]);
   set.Evaluate(*world->CurrentFrame(), out);
   EXPECT_TRUE(std::isnan(out[0])) << "without its world";
 }

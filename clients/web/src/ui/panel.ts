@@ -20,6 +20,10 @@ export function formatBytesPerSecond(rate: number): string {
   return `${rate.toFixed(0)} B/s`;
 }
 
+export function formatPressure(pressure_pa: number): string {
+  return Math.abs(pressure_pa) < 1000 ? `${pressure_pa.toFixed(0)} Pa` : `${(pressure_pa / 1000).toFixed(2)} kPa`;
+}
+
 /** Contacts of each kind. */
 export function countKinds(frame: Frame): Record<ContactKind, number> {
   const counts: Record<ContactKind, number> = { tool: 0, obstacle: 0, 'vertex-triangle': 0, 'edge-edge': 0 };
@@ -102,7 +106,8 @@ export class Panel {
     }
   }
 
-  draw(frame: Frame | undefined, owners: ToolOwner[], rates: { fps: number; bytesPerSecond: number }, now_s: number): void {
+  /** `bodyNames`: of frame.bodies. */
+  draw(frame: Frame | undefined, bodyNames: string[], owners: ToolOwner[], rates: { fps: number; bytesPerSecond: number }, now_s: number): void {
     this.stages.draw();
     for (const row of this.tools) row.history.draw(now_s);
     if (now_s * 1000 - this.lastText_ms < 120) return;
@@ -121,6 +126,7 @@ export class Panel {
     element('s-overruns').classList.toggle('alert', (stats?.overruns ?? 0n) > 0n);
     element('s-dropped').textContent = count.format(frame.dropped);
     this.drawContact(frame);
+    this.drawPressures(frame, bodyNames);
     for (const [index, row] of this.tools.entries()) {
       const owner = owners[index] ?? 'free';
       const force = frame.tools[index]?.forceN;
@@ -151,6 +157,19 @@ export class Panel {
     element('c-intersections').textContent = stats.intersectionsChecked ? count.format(stats.intersectionCount) : 'not counted';
     element('c-intersections').classList.toggle('alert', stats.intersectionCount > 0);
     element('c-time').textContent = `${(stats.detectMs + stats.filterMs).toFixed(2)} ms`;
+  }
+
+  /** Of bodies that keep their volume. */
+  private drawPressures(frame: Frame, bodyNames: string[]): void {
+    const rows = frame.bodies.flatMap((body, index) => {
+      if (body.pressurePa === undefined) return [];
+      const name = make('dt', ''), value = make('dd', '');
+      name.textContent = bodyNames[index] ?? '';
+      value.textContent = formatPressure(body.pressurePa);
+      return [name, value];
+    });
+    element('pressure-card').hidden = rows.length === 0;
+    element('pressures').replaceChildren(...rows);
   }
 
   private toolRow(shape: ToolShape, index: number): { root: HTMLElement; tool: ToolRow } {
