@@ -101,12 +101,13 @@ void VisitState(Archive& archive, FrameNurbs& value) {
 template <typename Archive>
 void VisitState(Archive& archive, Frame& value) {
   [[maybe_unused]] auto& [step, sim_time, server_time, state_hash, topology_version, topology, surface_positions, volume_positions,
-                          contacts, surface_contacts, statistics, tools, nurbs, markers, joints, clips, stitches, local_models, step_ms,
-                          stage_ms, kinetic_energy, elastic_energy, max_speed, inverted_tets, sweeps, max_penetration] = value;
+                          kept_pressures, contacts, surface_contacts, statistics, tools, nurbs, markers, joints, clips, stitches,
+                          local_models, step_ms, stage_ms, kinetic_energy, elastic_energy, max_speed, inverted_tets, sweeps,
+                          max_penetration] = value;
   archive.Enter("Frame");
-  archive(step, sim_time, server_time, state_hash, topology_version, surface_positions, contacts, surface_contacts, statistics, tools,
-          markers, joints, clips, stitches, local_models, step_ms, stage_ms, kinetic_energy, elastic_energy, max_speed, inverted_tets,
-          sweeps, max_penetration);
+  archive(step, sim_time, server_time, state_hash, topology_version, surface_positions, kept_pressures, contacts, surface_contacts,
+          statistics, tools, markers, joints, clips, stitches, local_models, step_ms, stage_ms, kinetic_energy, elastic_energy, max_speed,
+          inverted_tets, sweeps, max_penetration);
 }
 
 template <typename Archive>
@@ -280,7 +281,8 @@ absl::StatusOr<std::shared_ptr<const Frame>> ReadFrame(std::string_view bytes, c
   PALPATE_RETURN_IF_ERROR(archive.Finish());
   const std::vector<std::shared_ptr<const BodyArrays>>& bodies = topology->bodies;
   bool is_sound = frame->topology_version == topology->version && frame->surface_positions_m.size() == bodies.size() &&
-                  frame->local_models.size() == frame->tools.size();
+                  frame->local_models.size() == frame->tools.size() &&
+                  (frame->kept_pressures_pa.empty() || frame->kept_pressures_pa.size() == bodies.size());
   for (size_t b = 0; b < bodies.size() && is_sound; ++b) {
     is_sound = frame->surface_positions_m[b].size() == 3 * bodies[b]->surface_vertices.size();
   }

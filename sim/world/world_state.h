@@ -42,7 +42,7 @@ struct WorldState {
 bool IsSameTopology(const WorldTopology& a, const WorldTopology& b);
 
 /// The format that EncodeWorldState writes. DecodeWorldState takes the same major version, up to this minor one.
-inline constexpr uint16_t kWorldStateMajor = 11;
+inline constexpr uint16_t kWorldStateMajor = 12;
 inline constexpr uint16_t kWorldStateMinor = 0;
 
 /// As bytes, for a file or the network. Deterministic: the same state gives the same bytes. Any thread.
