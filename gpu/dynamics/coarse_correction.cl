@@ -206,11 +206,9 @@ __kernel void give_way(uint vertex_count, const __global uint* slot_body, const 
   for (uint v = me * share; v < end; ++v) {
     const uint body = slot_body[v];
     float4 move = moves[v];
-    if (body != NO_BODY) {
-      move.xyz -= shares[body] * yields[v].xyz;
-      moves[v] = move;
-      trial[v] = x[v] + move;
-    }
+    if (body != NO_BODY) move.xyz -= shares[body] * yields[v].xyz;
+    moves[v] = move;
+    trial[v] = x[v] + move;
     sum += dot(forces[v].xyz, move.xyz);
   }
   sums[me] = sum;

@@ -590,6 +590,32 @@ TEST_F(CoarseCorrectionTest, MovesKnowOfKeptVolumes) {
   }
 }
 
+// A body that keeps its volume, and has nothing to do, changes nothing of how far another goes.
+TEST_F(CoarseCorrectionTest, KeptVolumesLeaveOtherBodiesTheirLine) {
+  const TissueModel bar = Cantilever({6, 3, 3}, kTissue);
+  std::vector<float> alone;
+  for (const bool beside : {false, true}) {
+    TissueModel model = beside ? SceneOf({bar, bar}, false) : bar;
+    const size_t count = bar.rest_m.size();
+    for (size_t v = 0; v < model.rest_m.size(); ++v) model.rest_m[v][1] += 0.1 * static_cast<double>(v / count);
+    if (beside) model.volume_stiffness_pa = {0, 1e5};
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<Stages> stages, Make(model, beside ? 60 : 30));
+    std::vector<Vector3d> x = RestOf(model);
+    const std::vector<Vector3d> y = x;
+    for (size_t v = 0; v < count; ++v) x[v] = Eigen::AngleAxisd(3 * x[v].x(), Vector3d(0, 1, 0)) * x[v];
+    Write(*stages, x, y);
+    PALPATE_ASSERT_OK(stages->correction->Begin(queue(), stages->tissue));
+    PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->tools, stages->sweeps).status());
+    const std::vector<float> share = Read(stages->correction->share());
+    if (!beside) {
+      alone = share;
+      EXPECT_LT(std::abs(alone[1]), 0.7) << "the force along the moves falls";
+      continue;
+    }
+    for (size_t k = 0; k < 2; ++k) EXPECT_NEAR(share[k], alone[k], 2e-3) << k;
+  }
+}
+
 // A bar that begins to fall, its lower side in touch with a plane.
 TEST_F(CoarseCorrectionTest, WhatAContactHoldsStays) {
   const TissueModel model = Cantilever(k2500, kTissue);
