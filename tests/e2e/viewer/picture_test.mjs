@@ -1,7 +1,7 @@
 // Pictures on tissue, with seams, in a real browser against a server that wants a token: node picture_test.mjs --server PALPATE_SERVER [--out FOLDER]
 //
 // A cube shows a picture of four colours on each of its sides by a box projection: the sides meet in seams. Another has the same picture by the atlas of
-// an OBJ file. Tissue is carved and cut; what stays of the skin keeps its colours.
+// an OBJ file. Tissue is carved and cut; what stays of the skin keeps its colours. The second keeps its volume, and its pressure is told.
 // Exit status: 0 passed, 1 failed, 77 no browser on this machine.
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -76,7 +76,7 @@ const SCENE = {
   name: 'picture', dt_s: 1 / 60, gravity_m_per_s2: {},
   bodies: [
     cube('box', -0.05, { image_file: 'four.png', box: { origin_m: { x: corner, y: corner, z: corner } }, tile_size_m: SIDE_M }),
-    cube('atlas', 0.05, { surface_file: 'atlas.obj' }),
+    { ...cube('atlas', 0.05, { surface_file: 'atlas.obj' }), volume_stiffness_pa: 1e4 },
   ],
 };
 const FILES = { 'four.png': fourColors(64), 'atlas.obj': atlas(), 'atlas.mtl': 'newmtl all\nmap_Kd four.png\n', token: `${TOKEN}\n` };
@@ -118,6 +118,9 @@ await testScene({ scene: SCENE, files: FILES, serverArguments: (folder) => ['--t
       assert.deepEqual(Buffer.from(await answer.arrayBuffer()), fourColors(64));
     }
     assert.equal((await fetch(`${server.url}images/${'0'.repeat(32)}`, { headers: { Authorization: `Bearer ${TOKEN}` } })).status, 404);
+  });
+  await step('the pressure of what keeps its volume is listed', async () => {
+    await surgeon.waitFor('the list', () => /^atlas-?0 Pa$/.test(document.getElementById('pressures').textContent));
   });
   await step('each side shows the picture upright, or turned by its atlas', async () => {
     await page.evaluate(() => palpate.look(-90, 89, 1));
