@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpu/dynamics/coarse_operator.h"
+#include "gpu/dynamics/joined_vertices.h"
 #include "gpu/dynamics/layout_entries.h"
 #include "gpu/dynamics/symmetric_eigen.h"
 
@@ -86,32 +87,19 @@ struct Parts {
 };
 
 Parts FindParts(const TissueModel& model) {
-  std::vector<uint32_t> leader(model.rest_m.size());
-  std::iota(leader.begin(), leader.end(), 0U);
-  const auto root = [&](uint32_t v) {
-    while (leader[v] != v) v = leader[v] = leader[leader[v]];
-    return v;
-  };
+  UnionFind joined = JoinedByTets(model);
+  std::vector<uint8_t> is_matched(joined.size(), 0);
+  std::vector<uint32_t> tet_count(joined.size(), 0);
   for (const TissueTet& tet : model.tets) {
     if (LayoutEntries::IsFree(tet)) continue;
-    for (size_t c = 1; c < 4; ++c) {
-      const uint32_t a = root(tet.vertices[0]);
-      const uint32_t b = root(tet.vertices[c]);
-      leader[std::max(a, b)] = std::min(a, b);
-    }
-  }
-  std::vector<uint8_t> is_matched(leader.size(), 0);
-  std::vector<uint32_t> tet_count(leader.size(), 0);
-  for (const TissueTet& tet : model.tets) {
-    if (LayoutEntries::IsFree(tet)) continue;
-    const uint32_t part = root(tet.vertices[0]);
+    const uint32_t part = joined.Find(tet.vertices[0]);
     ++tet_count[part];
     if (tet.energy == TissueEnergy::kShapeMatched) is_matched[part] = 1;
   }
   Parts parts;
-  std::vector<uint32_t> number(leader.size(), kNoCoarsePart);
-  for (uint32_t v = 0; v < leader.size(); ++v) {
-    const uint32_t part = root(v);
+  std::vector<uint32_t> number(joined.size(), kNoCoarsePart);
+  for (uint32_t v = 0; v < joined.size(); ++v) {
+    const uint32_t part = joined.Find(v);
     if (tet_count[part] == 0 || is_matched[part] != 0) continue;
     if (number[part] == kNoCoarsePart) {
       number[part] = static_cast<uint32_t>(parts.vertices.size());
@@ -122,7 +110,7 @@ Parts FindParts(const TissueModel& model) {
   }
   for (uint32_t t = 0; t < model.tets.size(); ++t) {
     if (LayoutEntries::IsFree(model.tets[t])) continue;
-    const uint32_t part = number[root(model.tets[t].vertices[0])];
+    const uint32_t part = number[joined.Find(model.tets[t].vertices[0])];
     if (part != kNoCoarsePart) parts.tets[part].push_back(t);
   }
   return parts;

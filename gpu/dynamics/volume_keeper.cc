@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
 
+#include "gpu/dynamics/joined_vertices.h"
 #include "gpu/runtime/kernel_source.h"
 
 namespace palpate::gpu {
@@ -52,25 +52,16 @@ std::vector<double> BulkOfShells(const TissueModel& model, const TissueLayout& l
 
 /// [slot] the body that a vertex belongs to, of those in `lists`: that of the surface around its tets.
 TissueLayout::BySlot<uint32_t> BodiesOfVertices(const TissueModel& model, const TissueLayout& layout, const VolumeLists& lists) {
-  std::vector<uint32_t> parent(model.rest_m.size());
-  std::iota(parent.begin(), parent.end(), 0U);
-  const auto root = [&](uint32_t v) {
-    while (parent[v] != v) v = parent[v] = parent[parent[v]];
-    return v;
-  };
-  for (const TissueTet& tet : model.tets) {
-    if (tet.vertices == kFreeTissueTet) continue;
-    for (size_t c = 1; c < 4; ++c) parent[root(tet.vertices[c])] = root(tet.vertices[0]);
-  }
-  std::vector<uint32_t> body_of_root(parent.size(), kNoTissueVertex);
-  for (uint32_t v = 0; v < parent.size(); ++v) {
+  UnionFind joined = JoinedByTets(model);
+  std::vector<uint32_t> body_of_part(joined.size(), kNoTissueVertex);
+  for (uint32_t v = 0; v < joined.size(); ++v) {
     const uint32_t entry = model.fixed[v] == kAbsentVertex ? kNoTissueVertex : lists.vertex_entry[layout.solver_index[v]];
-    if (entry != kNoTissueVertex) body_of_root[root(v)] = lists.entry_body[entry];
+    if (entry != kNoTissueVertex) body_of_part[joined.Find(v)] = lists.entry_body[entry];
   }
   TissueLayout::BySlot<uint32_t> bodies;
   bodies.assign(layout.vertex_count, kNoTissueVertex);
-  for (uint32_t v = 0; v < parent.size(); ++v) {
-    if (model.fixed[v] != kAbsentVertex) bodies[layout.solver_index[v]] = body_of_root[root(v)];
+  for (uint32_t v = 0; v < joined.size(); ++v) {
+    if (model.fixed[v] != kAbsentVertex) bodies[layout.solver_index[v]] = body_of_part[joined.Find(v)];
   }
   return bodies;
 }

@@ -3,6 +3,8 @@
 #include <Eigen/Geometry>
 
 #include "sim/world/body_arrays.h"
+#include "sim/world/scene_vertices.h"
+#include "sim/world/world_body.h"
 
 namespace palpate::sim {
 
@@ -21,6 +23,12 @@ double EnclosedVolume_m3(const BodyArrays& arrays, const PlaceOf& place_m) {
     sum_m3 += (a - from).dot((b - from).cross(c - from)) / 6;
   }
   return sum_m3;
+}
+
+/// Of the body at rest: what it keeps where it has a volume_stiffness_pa. `vertices`: of its world.
+inline double EnclosedAtRest_m3(const WorldBody& body, const SceneVertices& vertices) {
+  const BodyArrays& arrays = *body.arrays();
+  return EnclosedVolume_m3(arrays, [&](SurfaceSlot slot) { return vertices.rest_m[body.HandleOf(arrays.surface_vertices[slot])]; });
 }
 
 }  // namespace palpate::sim

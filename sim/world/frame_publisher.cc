@@ -101,12 +101,9 @@ void FramePublisher::MeasureKeptPressures(Frame* frame) {
     kept_topology_ = topology_;
     kept_at_rest_m3_.clear();
     for (size_t b = 0; b < bodies_.size(); ++b) {
-      const WorldBody& body = *bodies_[b];
-      if (!(body.volume_stiffness_pa() > 0)) continue;
-      const BodyArrays& arrays = *body.arrays();
+      if (!(bodies_[b]->volume_stiffness_pa() > 0)) continue;
       kept_at_rest_m3_.resize(bodies_.size());
-      kept_at_rest_m3_[b] =
-          EnclosedVolume_m3(arrays, [&](SurfaceSlot slot) { return vertices_.rest_m[body.HandleOf(arrays.surface_vertices[slot])]; });
+      kept_at_rest_m3_[b] = EnclosedAtRest_m3(*bodies_[b], vertices_);
     }
   }
   frame->kept_pressures_pa.resize(kept_at_rest_m3_.size());

@@ -415,11 +415,6 @@ bool SceneBodies::HasName(const std::string& name) const {
   return std::any_of(bodies_.begin(), bodies_.end(), [&](const auto& body) { return body->name() == name; });
 }
 
-double SceneBodies::EnclosedAtRest_m3(const WorldBody& body) const {
-  const BodyArrays& arrays = *body.arrays();
-  return EnclosedVolume_m3(arrays, [&](SurfaceSlot slot) { return vertices_.rest_m[body.HandleOf(arrays.surface_vertices[slot])]; });
-}
-
 BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
   const BodyArrays& arrays = *body.arrays();
   BodyStatistics statistics;
@@ -449,7 +444,7 @@ BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
   }
   statistics.is_volume_released = body.has_released_volume();
   statistics.volume_stiffness_pa = body.volume_stiffness_pa();
-  if (statistics.volume_stiffness_pa > 0) statistics.kept_volume_m3 = EnclosedAtRest_m3(body);
+  if (statistics.volume_stiffness_pa > 0) statistics.kept_volume_m3 = EnclosedAtRest_m3(body, vertices_);
   statistics.fixed_vertex_count = static_cast<uint32_t>(arrays.fixed_vertices.size());
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) statistics.vertex_count += body.HandleOf(v) != kNoHandle ? 1 : 0;
   for (const uint32_t v : arrays.surface_vertices) statistics.surface_vertex_count += v != kNoSlot ? 1 : 0;

@@ -59,7 +59,6 @@ class SceneBodies {
   absl::Status AddJoints();
   absl::Status AddBindings();
   void AddRigid(const BodyDescription& body, uint32_t index, uint32_t base);
-  double EnclosedAtRest_m3(const WorldBody& body) const;
   BodyStatistics StatisticsOf(const WorldBody& body) const;
 
   const SceneDescription& description_;
