@@ -120,6 +120,7 @@ Scene::Scene(SceneStart start, WorkerPool& pool, Metrics& metrics)
       topology_history_(start.kept_versions),
       own_world_(std::move(start.world)),
       is_temporary_(start.is_temporary),
+      is_replay_(start.player != nullptr),
       upload_(std::move(start.upload)),
       held_past_(std::move(start.held_past)),
       player_(std::move(start.player)),
@@ -581,7 +582,8 @@ void Scene::GoOnWithStepJob() {
   }
 }
 
-/// Answers all that waits, keeps the scene as it is left, and frees the world.
+/// Answers all that waits, keeps the scene as it is left, and frees the world and what a replay reads. Calls that end meanwhile may hold
+/// the scene a moment longer than its thread.
 void Scene::EndRun(std::unique_lock<std::mutex>& lock) {
   std::deque<Command> commands = std::move(queue_);
   queue_.clear();
@@ -598,6 +600,9 @@ void Scene::EndRun(std::unique_lock<std::mutex>& lock) {
   if (past_.is_kept() && !absl::IsAborted(reason)) TakeState();
   past_.End(reason);
   own_world_.reset();
+  player_.reset();
+  held_past_.reset();
+  upload_.reset();
 
   lock.lock();
   stopped_ = true;

@@ -182,7 +182,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void Export(const std::string& body, v1::ExportFormat format, Done<v1::ExportSceneResponse> done);
 
   // The past; errors are those of RecordService. In a replay Reset leads to the begin, and edits and tools are refused.
-  bool is_replay() const { return player_ != nullptr; }
+  bool is_replay() const { return is_replay_; }
   bool is_temporary() const { return is_temporary_; }
   /// Goes up with everything that somebody asks of the scene. Any thread.
   uint64_t use_count() const { return use_count_.load(std::memory_order_relaxed); }
@@ -206,8 +206,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
   /// reason of the end if the scene has ended.
   absl::StatusOr<std::unique_ptr<ToolLease>> AcquireTool(const v1::Attach& attach);
 
-  /// Ends all streams with `reason`, then the thread after its present step. `done` (may be empty) runs on the pool when the world is
-  /// freed. Only the first call counts; `done` of later ones runs as well.
+  /// Ends all streams with `reason`, then the thread after its present step. `done` (may be empty) runs on the pool when the world and
+  /// the files that only a replay reads are freed. Only the first call counts; `done` of later ones runs as well.
   void Stop(const absl::Status& reason, std::function<void()> done);
 
   int watcher_count() const { return watcher_count_.load(std::memory_order_relaxed); }
@@ -326,10 +326,11 @@ class Scene : public std::enable_shared_from_this<Scene> {
   // Of the scene's thread.
   std::unique_ptr<sim::World> own_world_;  ///< null in a replay
   const bool is_temporary_;
-  const std::shared_ptr<UploadFile> upload_;
-  const std::unique_ptr<record::TemporaryFolder> held_past_;
-  const std::unique_ptr<record::Player> player_;
-  sim::World* world_ = nullptr;  ///< its own or the player's
+  const bool is_replay_;
+  std::shared_ptr<UploadFile> upload_;
+  std::unique_ptr<record::TemporaryFolder> held_past_;
+  std::unique_ptr<record::Player> player_;  ///< of a replay
+  sim::World* world_ = nullptr;             ///< its own or the player's
   ScenePast past_;
   std::shared_ptr<const sim::Frame> frame_;
   std::shared_ptr<const SceneTopology> topology_;

@@ -38,6 +38,15 @@ class RecordServiceTest : public ServerTest {
     if (max_entry_bytes_ != 0) options.state.max_entry_bytes = max_entry_bytes_;
     return options;
   }
+  /// All below `folder`, in order; what goes meanwhile may lack.
+  static std::vector<std::filesystem::path> FilesIn(const std::filesystem::path& folder) {
+    std::vector<std::filesystem::path> files;
+    std::error_code gone;
+    for (std::filesystem::recursive_directory_iterator it(folder, gone), end; !gone && it != end; it.increment(gone))
+      files.push_back(it->path());
+    std::sort(files.begin(), files.end());
+    return files;
+  }
   /// As a crash of the process would leave it: a copy of the folder at this moment, without the end of the server.
   void RestartFromCopy() {
     namespace fs = std::filesystem;
@@ -47,7 +56,14 @@ class RecordServiceTest : public ServerTest {
       return std::all_of(list->begin(), list->end(),
                          [](const v1::SceneInfo& scene) { return scene.is_replay() || scene.durable_step() == scene.step(); });
     }));
-    fs::copy(folder_.path() / "state", folder_.path() / "copy", fs::copy_options::recursive);
+    // What is written and renamed while it is copied would be of two moments: then once more.
+    EXPECT_TRUE(Eventually([&] {
+      fs::remove_all(folder_.path() / "copy");
+      const std::vector<fs::path> before = FilesIn(folder_.path() / "state");
+      std::error_code error;
+      fs::copy(folder_.path() / "state", folder_.path() / "copy", fs::copy_options::recursive, error);
+      return !error && FilesIn(folder_.path() / "state") == before && FilesIn(folder_.path() / "copy").size() == before.size();
+    }));
     StopServer();
     fs::remove_all(folder_.path() / "state");
     fs::rename(folder_.path() / "copy", folder_.path() / "state");
