@@ -220,10 +220,10 @@ absl::Status ProximityDetector::ListFeatures(Queue& queue, const CandidatePairs&
   PALPATE_RETURN_IF_ERROR(Grow(context_, features_.counts, lists, "proximity feature counts"));
   return queue.Launch(features_kernel_, {clusters_.count, LocalSize()}, Arg("cluster_count", clusters_.count),
                       Arg("cluster_elements", clusters_.elements), Arg("triangles", surface_->triangles),
-                      Arg("triangle_edges", surface_->triangle_edges), Arg("active_bodies", candidates.active_bodies()),
-                      Arg("positions", task.positions_m), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
-                      Arg("boxes", features_.boxes), Arg("elements", features_.elements), Arg("lanes", features_.lanes),
-                      Arg("counts", features_.counts));
+                      Arg("triangle_edges", surface_->triangle_edges), Arg("edge_groups", surface_->edge_groups),
+                      Arg("active_bodies", candidates.active_bodies()), Arg("positions", task.positions_m), Arg("range_m", task.range_m),
+                      Arg("reaches", task.reaches_m), Arg("boxes", features_.boxes), Arg("elements", features_.elements),
+                      Arg("lanes", features_.lanes), Arg("counts", features_.counts));
 }
 
 absl::Status ProximityDetector::Find(Queue& queue, CandidatePairs& candidates, const Task& task) {
@@ -455,8 +455,9 @@ absl::Status ProximityDetector::Launch(Queue& queue, const Task& task, const Key
       Arg("rest_positions", task.rest.positions_m.handle != nullptr ? task.rest.positions_m : rest_positions_.view()),
       Arg("range_m", task.range_m), Arg("reaches", task.reaches_m), Arg("rest_exclusion_m", options_.rest_exclusion_m),
       Arg("spare", SpareOf(task)), Arg("spare_more_m", task.spare_more_m), Arg("element_boxes", cl_int{options_.element_boxes}),
-      Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_), Arg("capacity", static_cast<uint32_t>(target.keys.count)),
-      Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", target.keys), Arg("counters", target.counters));
+      Arg("counts_pairs", cl_int{options_.counts_element_pairs}), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
+      Arg("capacity", static_cast<uint32_t>(target.keys.count)), Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)),
+      Arg("keys", target.keys), Arg("counters", target.counters));
 }
 
 absl::Status ProximityDetector::LaunchRecords(Queue& queue, uint32_t count, BufferView<Float4> positions_m) {

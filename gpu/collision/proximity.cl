@@ -243,6 +243,7 @@ typedef struct {
   float spare_more_m;         /* to be added to those above 0 */
   uint shifts;                /* of A in a key, B being below it, and SHIFT_BITS higher that of the kind */
   int element_boxes; /* boxes of vertices and edges are tested before their distance */
+  int counts_pairs;  /* see ProximityOptions::counts_element_pairs */
   uint capacity;
   global ulong* keys;
   volatile global uint* counters;
@@ -446,9 +447,9 @@ void store_feature_box(global float* boxes, uint i, float4 a, float4 b, float re
 /* Features of the triangles of each cluster whose body is active (null: of all). boxes, elements, lanes, counts: see Features. Work-item:
    cluster. */
 kernel void proximity_features(uint cluster_count, global const uint* cluster_elements, global const uint4* triangles,
-                               global const uint4* triangle_edges, global const uint* active_bodies, global const float4* positions,
-                               float range_m, global const float* reaches, global float* boxes, global uint* elements, global uint* lanes,
-                               global uint* counts) {
+                               global const uint4* triangle_edges, global const uint* edge_groups, global const uint* active_bodies,
+                               global const float4* positions, float range_m, global const float* reaches, global float* boxes,
+                               global uint* elements, global uint* lanes, global uint* counts) {
   const uint cluster = (uint)get_global_id(0);
   if (cluster >= cluster_count) return;
   const size_t at = cluster;
@@ -475,7 +476,7 @@ kernel void proximity_features(uint cluster_count, global const uint* cluster_el
         corners[corner_count] = component(t, k);
         corner_lanes[corner_count++] = lane;
       }
-      if (((t.w >> (3u + k)) & 1u) != 0u) {
+      if (((t.w >> (3u + k)) & 1u) != 0u && edge_groups[component(e, k)] != PALPATE_NO_GROUP) {
         store_feature_box(edge_boxes, edge_count, corner[k], corner[k + 1u], reserve);
         own_edges[edge_count] = component(e, k);
         own_edges[CLUSTER_FEATURES + edge_count] = component(t, k);
@@ -700,8 +701,8 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
                              global const uint* vertex_groups, global const uint* apart, global const float4* spheres,
                              global const uint* is_patch, global const uint* stale_bodies, global const float4* positions,
                              global const float4* rest_positions, float range_m, global const float* reaches, float rest_exclusion_m,
-                             global const float* spare, float spare_more_m, int element_boxes, uint a_shift, uint kind_shift,
-                             uint capacity, uint max_contacts, global ulong* keys, volatile global uint* counters) {
+                             global const float* spare, float spare_more_m, int element_boxes, int counts_pairs, uint a_shift,
+                             uint kind_shift, uint capacity, uint max_contacts, global ulong* keys, volatile global uint* counters) {
   const uint begin = (uint)get_global_id(0) * chunk;
   if (found) pair_count = found[1] != 0u || found[0] > pair_count ? 0u : found[0];
   const uint end = min(begin + chunk, pair_count);
@@ -718,6 +719,7 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
                    .spare_more_m = spare_more_m,
                    .shifts = a_shift | kind_shift << SHIFT_BITS,
                    .element_boxes = element_boxes,
+                   .counts_pairs = counts_pairs,
                    .capacity = capacity,
                    .keys = keys,
                    .counters = counters};
@@ -760,7 +762,7 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
       clusters.rows |= mask != 0u ? 1u << row : 0u;
     }
     if (any == 0u) continue;
-    element_pairs += count_element_pairs(&search, &clusters, any);
+    if (search.counts_pairs) element_pairs += count_element_pairs(&search, &clusters, any);
     add_corners_of_p(&search, &near_triangles, &clusters, &q_lanes);
     add_corners_of_q(&search, &near_triangles, &clusters);
     add_edges(&search, &near_edges, &clusters);
@@ -797,6 +799,7 @@ kernel void proximity_listed(global const ulong* list, global const uint* list_c
                    .spare_more_m = 0.0f,
                    .shifts = a_shift | kind_shift << SHIFT_BITS,
                    .element_boxes = 0,
+                   .counts_pairs = 0,
                    .capacity = capacity,
                    .keys = keys,
                    .counters = counters};

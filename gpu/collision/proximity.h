@@ -38,9 +38,10 @@ struct ProximityOptions {
 
   // For measurements and tests; none changes the contacts.
   CandidateStructure candidates = CandidateStructure::kAutomatic;
-  uint32_t lanes = 0;         ///< 1, 8 or 16 distances at once in a work-item; 0: 1 on GPUs, else 16
-  bool spheres = false;       ///< a triangle's volume is its bounding sphere instead of its box
-  bool element_boxes = true;  ///< boxes of vertices and edges are tested before their distance
+  uint32_t lanes = 0;                 ///< 1, 8 or 16 distances at once in a work-item; 0: 1 on GPUs, else 16
+  bool spheres = false;               ///< a triangle's volume is its bounding sphere instead of its box
+  bool element_boxes = true;          ///< boxes of vertices and edges are tested before their distance
+  bool counts_element_pairs = false;  ///< fills ProximityStats::element_pairs, which takes a while
   /// Clusters of 16 triangles that are patches (their normals in a cone of 60 degrees, their outline simple and clear of itself by the
   /// range) are not tested with themselves. Unlike the options above this drops contacts: pairs of elements that a path along the surface
   /// joins which is less than three times as long as they are apart. Folds, stacked sheets and slits lose nothing.
@@ -59,7 +60,7 @@ struct ProximityRest {
 struct ProximityStats {
   uint64_t cluster_pairs = 0;
   uint64_t triangle_pairs = 0;   ///< with overlapping volumes
-  uint64_t element_pairs = 0;    ///< elementary tests of these triangle pairs by ownership: 3.25 each on closed surfaces
+  uint64_t element_pairs = 0;    ///< on request: elementary tests of these triangle pairs by ownership, 3.25 each on closed surfaces
   uint64_t tests = 0;            ///< distances computed: less pairs that share a vertex, and those whose boxes are apart
   uint64_t rest_excluded = 0;    ///< within the range, but too near at rest
   uint64_t contacts_found = 0;   ///< before the reduction

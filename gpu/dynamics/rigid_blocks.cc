@@ -391,7 +391,8 @@ absl::Status RigidBlocks::TakeBack(Queue& queue, bool from_start, const DeviceBu
                                    const DeviceBuffer<uint8_t>& touched) {
   if (joints_) PALPATE_RETURN_IF_ERROR(joints_->ShareOfGroups(queue, states_, shares));
   PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Groups(body_count()), Arg("count", body_count()),
-                                       Arg("from_start", uint32_t{from_start}), Arg("shares", shares), Arg("blocks", states_)));
+                                       Arg("from_start", uint32_t{from_start}), Arg("shares", shares), Arg("blocks", states_),
+                                       Arg("way_m", way_)));
   return Place(queue, entry_begins, x, touched);
 }
 
@@ -519,7 +520,7 @@ absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene, c
 }
 
 absl::Status RigidBlocks::RollBack(Queue& queue) {
-  return queue.Launch(roll_back_, Bodies(), Arg("count", body_count()), Arg("blocks", states_));
+  return queue.Launch(roll_back_, Bodies(), Arg("count", body_count()), Arg("blocks", states_), Arg("way_m", way_));
 }
 
 absl::StatusOr<std::span<const RigidBlockState>> RigidBlocks::ReadStates(Queue& queue) {

@@ -22,20 +22,36 @@ static inline float4 multiply_rotations(float4 a, float4 b) {
   return (float4)(a.w * b.xyz + b.w * a.xyz + cross(a.xyz, b.xyz), a.w * b.w - dot(a.xyz, b.xyz));
 }
 
+/* Most turns are small. Up to this half of an angle, squared, series of a few terms are exact to rounding, and far cheaper. */
+#define SMALL_HALF_ANGLE_SQ 0.0625f
+
 /* The rotation by |v| about v. */
 static inline float4 exp_rotation(float3 v) {
-  const float angle = norm3(v);
-  const float half_angle = 0.5f * angle;
-  const float factor = angle > 1e-4f ? sin(half_angle) / angle : 0.5f - angle * angle / 48.0f;
-  const float4 q = (float4)(factor * v, cos(half_angle));
+  const float half_sq = 0.25f * dot(v, v);
+  float factor, cosine;
+  if (half_sq <= SMALL_HALF_ANGLE_SQ) {
+    factor = 0.5f - half_sq / 12.0f * (1.0f - half_sq / 20.0f * (1.0f - half_sq / 42.0f));
+    cosine = 1.0f - 0.5f * half_sq * (1.0f - half_sq / 12.0f * (1.0f - half_sq / 30.0f));
+  } else {
+    const float half_angle = 0.5f * norm3(v);
+    factor = 0.5f * sin(half_angle) / half_angle;
+    cosine = cos(half_angle);
+  }
+  const float4 q = (float4)(factor * v, cosine);
   return q / length(q);
 }
 
-/* Inverse of exp_rotation, at most pi long. */
+/* Inverse of exp_rotation of a unit quaternion, at most pi long. */
 static inline float3 log_rotation(float4 q) {
   if (q.w < 0.0f) q = -q;
-  const float s = norm3(q.xyz);
-  return s > 1e-6f ? (2.0f * atan2(s, q.w) / s) * q.xyz : 2.0f * q.xyz;
+  const float sine_sq = dot(q.xyz, q.xyz);
+  if (sine_sq <= SMALL_HALF_ANGLE_SQ) {
+    /* The inverse of the sine, over its argument. */
+    const float tail = 0.075f + sine_sq * (15.0f / 336.0f + sine_sq * (105.0f / 3456.0f + sine_sq * (945.0f / 42240.0f)));
+    return (2.0f + sine_sq * (1.0f / 3.0f + 2.0f * sine_sq * tail)) * q.xyz;
+  }
+  const float sine = norm3(q.xyz);
+  return (2.0f * atan2(sine, q.w) / sine) * q.xyz;
 }
 
 /* The angle that leads from b to a, world axes. */
@@ -72,6 +88,12 @@ static inline Pose pose_between(Pose from, Pose to, float share) {
   pose.center = from.center + share * (to.center - from.center);
   pose.rotation = multiply_rotations(exp_rotation(share * turn_between(to.rotation, from.rotation)), from.rotation);
   return pose;
+}
+
+/* At least as far as a vertex of the body goes from one pose to another: the move of the centre, and the chord of the turn. */
+static inline float longest_way(Pose from, Pose to, float radius_m) {
+  const float4 turn = multiply_rotations(to.rotation, (float4)(-from.rotation.xyz, from.rotation.w));
+  return 1.00001f * (norm3(from.center - to.center) + 2.0f * norm3(turn.xyz) * radius_m);
 }
 
 /* Lower triangle of a symmetric positive definite 6 x 6 matrix, row by row, and minus the gradient; unknowns: move of the centre, turn. */
@@ -412,8 +434,9 @@ __kernel void rigid_goal(uint count, __global RigidBlockState* blocks) {
 }
 
 /* Takes each body back on its way from the detection, or the start of the step, to the goal, to the least share that a filter left to one
-   of its vertices, which all get that share. shares[v] in [0, 1]. Group: body. */
-KERNEL_OF_BODIES void rigid_take_back(uint count, uint from_start, __global float* shares, __global RigidBlockState* blocks) {
+   of its vertices, which all get that share. shares[v] in [0, 1]; way_m as in rigid_solve. Group: body. */
+KERNEL_OF_BODIES void rigid_take_back(uint count, uint from_start, __global float* shares, __global RigidBlockState* blocks,
+                                      __global float* way_m) {
   SHARED_BY_GROUP(shared, 1)
   const uint i = body_of_group();
   if (i >= count) return;
@@ -427,6 +450,8 @@ KERNEL_OF_BODIES void rigid_take_back(uint count, uint from_start, __global floa
   const Pose from = {from_start ? b->center_start.xyz : b->center_detected.xyz, from_start ? b->rotation_start : b->rotation_detected};
   const Pose to = {b->center_goal.xyz, b->rotation_goal};
   const Pose pose = pose_between(from, to, share);
+  const Pose before = {b->center.xyz, b->rotation};
+  way_m[i + 1] += longest_way(before, pose, b->radius_m);
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
   b->is_truncated = 1;
@@ -721,12 +746,6 @@ static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState*
   }
 }
 
-/* At least as far as a vertex of the body goes from one pose to another: the move of the centre, and the chord of the turn. */
-static inline float longest_way(Pose from, Pose to, float radius_m) {
-  const float4 turn = multiply_rotations(to.rotation, (float4)(-from.rotation.xyz, from.rotation.w));
-  return 1.00001f * (norm3(from.center - to.center) + 2.0f * norm3(turn.xyz) * radius_m);
-}
-
 static inline Pose moved_by(Pose from, const float* d, float share) {
   Pose to;
   to.center = from.center + share * (float3)(d[0], d[1], d[2]);
@@ -925,10 +944,11 @@ __kernel void rigid_finish(uint count, const __global StepParams* p, __global Ri
   b->momentum.xyz += p->inv_dt * times_inertia(b->rotation_free, b->inertia.xyz, turned);
 }
 
-/* Back to the start of the step. Work-item: body. */
-__kernel void rigid_roll_back(uint count, __global RigidBlockState* blocks) {
+/* Back to the start of the step, which is any way. Work-item: body. */
+__kernel void rigid_roll_back(uint count, __global RigidBlockState* blocks, __global float* way_m) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   blocks[i].center = (float4)(blocks[i].center_start.xyz, blocks[i].center.w);
   blocks[i].rotation = blocks[i].rotation_start;
+  way_m[i + 1] = INFINITY;
 }

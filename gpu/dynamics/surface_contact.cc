@@ -431,7 +431,7 @@ absl::StatusOr<bool> SurfaceContacts::CertifyFromStart(Queue& queue, const Devic
 
 absl::Status SurfaceContacts::CloseStep(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x) {
   if (looks_for_tangles()) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
-  return pairs_.Linearize(queue, *surface_.device(), reach_.params(), x, x_start, nullptr);  // bodies may have been taken back
+  return pairs_.Linearize(queue, *surface_.device(), reach_.params(), x, x_start, follower_);
 }
 
 /// Vertices that may be held back before it is worth looking again.

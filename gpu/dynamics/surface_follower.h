@@ -10,7 +10,7 @@
 namespace palpate::gpu {
 
 /// How far bodies that move as wholes went in this step: at least the length of the way of each of their vertices by the moves that the
-/// sweeps made; what a filter takes back is not counted.
+/// sweeps made, and back where a filter took them; infinite after RollBack.
 struct FollowedWays {
   BufferView<uint32_t> movers;  ///< [slot] which of way_m; 0 for vertices that are not followed
   BufferView<float> way_m;      ///< [0] infinite
