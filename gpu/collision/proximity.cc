@@ -220,10 +220,10 @@ absl::Status ProximityDetector::ListFeatures(Queue& queue, const CandidatePairs&
   PALPATE_RETURN_IF_ERROR(Grow(context_, features_.counts, lists, "proximity feature counts"));
   return queue.Launch(features_kernel_, {clusters_.count, LocalSize()}, Arg("cluster_count", clusters_.count),
                       Arg("cluster_elements", clusters_.elements), Arg("triangles", surface_->triangles),
-                      Arg("triangle_edges", surface_->triangle_edges), Arg("edge_groups", surface_->edge_groups),
-                      Arg("active_bodies", candidates.active_bodies()), Arg("positions", task.positions_m), Arg("range_m", task.range_m),
-                      Arg("reaches", task.reaches_m), Arg("boxes", features_.boxes), Arg("elements", features_.elements),
-                      Arg("lanes", features_.lanes), Arg("counts", features_.counts));
+                      Arg("triangle_edges", surface_->triangle_edges), Arg("active_bodies", candidates.active_bodies()),
+                      Arg("positions", task.positions_m), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
+                      Arg("boxes", features_.boxes), Arg("elements", features_.elements), Arg("lanes", features_.lanes),
+                      Arg("counts", features_.counts));
 }
 
 absl::Status ProximityDetector::Find(Queue& queue, CandidatePairs& candidates, const Task& task) {

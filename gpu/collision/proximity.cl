@@ -447,9 +447,9 @@ void store_feature_box(global float* boxes, uint i, float4 a, float4 b, float re
 /* Features of the triangles of each cluster whose body is active (null: of all). boxes, elements, lanes, counts: see Features. Work-item:
    cluster. */
 kernel void proximity_features(uint cluster_count, global const uint* cluster_elements, global const uint4* triangles,
-                               global const uint4* triangle_edges, global const uint* edge_groups, global const uint* active_bodies,
-                               global const float4* positions, float range_m, global const float* reaches, global float* boxes,
-                               global uint* elements, global uint* lanes, global uint* counts) {
+                               global const uint4* triangle_edges, global const uint* active_bodies, global const float4* positions,
+                               float range_m, global const float* reaches, global float* boxes, global uint* elements, global uint* lanes,
+                               global uint* counts) {
   const uint cluster = (uint)get_global_id(0);
   if (cluster >= cluster_count) return;
   const size_t at = cluster;
@@ -476,7 +476,7 @@ kernel void proximity_features(uint cluster_count, global const uint* cluster_el
         corners[corner_count] = component(t, k);
         corner_lanes[corner_count++] = lane;
       }
-      if (((t.w >> (3u + k)) & 1u) != 0u && edge_groups[component(e, k)] != PALPATE_NO_GROUP) {
+      if (((t.w >> (3u + k)) & 1u) != 0u) {
         store_feature_box(edge_boxes, edge_count, corner[k], corner[k + 1u], reserve);
         own_edges[edge_count] = component(e, k);
         own_edges[CLUSTER_FEATURES + edge_count] = component(t, k);

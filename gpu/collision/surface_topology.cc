@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cmath>
 #include <string>
 
 namespace palpate::gpu {
@@ -136,39 +135,6 @@ void ShareOut(SurfaceTopology* out) {
   }
 }
 
-using Point = std::array<double, 3>;
-
-Point Minus(const Point& a, const Point& b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
-double Dot(const Point& a, const Point& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
-Point Cross(const Point& a, const Point& b) { return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]}; }
-
-/// How far out of a plane a corner may lie: a share of the longest edge, and of the coordinates some roundings to float.
-constexpr double kFlatShare = 1e-6;
-constexpr double kFlatRounding = 2.4e-7;
-
-/// Whether two triangles that share an edge continue each other: the corners of each lie in the plane of the other.
-bool AreInOnePlane(const UInt4& a, const UInt4& b, std::span<const Float4> positions_m) {
-  const std::array<uint32_t, 6> corners{a.x, a.y, a.z, b.x, b.y, b.z};
-  std::array<Point, 6> at{};
-  double coordinates_m = 0;
-  for (size_t i = 0; i < at.size(); ++i) {
-    const Float4& p = positions_m[corners[i]];
-    at[i] = {p.x, p.y, p.z};
-    coordinates_m = std::max(coordinates_m, std::abs(at[i][0]) + std::abs(at[i][1]) + std::abs(at[i][2]));
-  }
-  const std::array<Point, 2> normals{Cross(Minus(at[1], at[0]), Minus(at[2], at[0])), Cross(Minus(at[4], at[3]), Minus(at[5], at[3]))};
-  if (!(Dot(normals[0], normals[1]) > 0)) return false;
-  double longest_sq_m2 = 0;
-  double height_m = 0;
-  for (size_t i = 0; i < at.size(); ++i) {
-    const size_t other = i < 3 ? 1 : 0;
-    const Point offset = Minus(at[i], at[3 * other]);
-    longest_sq_m2 = std::max(longest_sq_m2, Dot(offset, offset));
-    height_m = std::max(height_m, std::abs(Dot(normals[other], offset)) / std::sqrt(Dot(normals[other], normals[other])));
-  }
-  return height_m <= kFlatShare * std::sqrt(longest_sq_m2) + kFlatRounding * coordinates_m;
-}
-
 }  // namespace
 
 absl::StatusOr<SurfaceTopology> SurfaceTopology::Build(uint32_t vertex_count, std::span<const SurfaceBody> bodies) {
@@ -218,15 +184,6 @@ absl::StatusOr<SurfaceTopology> SurfaceTopology::Build(uint32_t vertex_count, st
       &out.vertex_edge_begin, &out.vertex_edges);
   ShareOut(&out);
   return out;
-}
-
-void SurfaceTopology::LeaveOutFlatEdges(std::span<const Float4> positions_m, std::span<const uint8_t> keeps_shape) {
-  for (uint32_t e = 0; e < edges.size(); ++e) {
-    const uint32_t body = edge_groups[e] & PALPATE_GROUP_MASK;
-    const uint32_t* sides = edge_triangles.data() + edge_triangle_begin[e];
-    if (edge_triangle_begin[e + 1] - edge_triangle_begin[e] != 2 || body >= keeps_shape.size() || keeps_shape[body] == 0) continue;
-    if (AreInOnePlane(triangles[sides[0]], triangles[sides[1]], positions_m)) edge_groups[e] = kNoGroup;
-  }
 }
 
 uint64_t DeviceSurface::NewVersion() {

@@ -38,7 +38,7 @@ struct SurfaceTopology {
   std::vector<UInt2> edges;                     ///< smaller vertex, larger vertex
   std::vector<uint32_t> groups;                 ///< [triangle_count] body, with PALPATE_GROUP_SELF if it may meet itself
   std::vector<uint32_t> vertex_groups;          ///< [vertex_count] likewise; kNoGroup for a vertex without triangles
-  std::vector<uint32_t> edge_groups;            ///< [edge_count] likewise; kNoGroup for one that is left out, see LeaveOutFlatEdges
+  std::vector<uint32_t> edge_groups;            ///< [edge_count] likewise
   std::vector<uint32_t> vertex_triangle_begin;  ///< [vertex_count + 1], rising triangles of vertex v: [begin[v], begin[v + 1])
   std::vector<uint32_t> vertex_triangles;
   std::vector<uint32_t> vertex_edge_begin;  ///< [vertex_count + 1]
@@ -56,13 +56,6 @@ struct SurfaceTopology {
   /// The same of triangles of any bodies in any order; `groups`: body of each triangle, with PALPATE_GROUP_SELF if it may meet itself.
   static absl::StatusOr<SurfaceTopology> Build(uint32_t vertex_count, std::span<const std::array<uint32_t, 3>> triangles,
                                                std::span<const uint32_t> groups);
-
-  /// Leaves out edges of bodies that keep their shape (`keeps_shape` [body]: 1) whose only two triangles lie in one plane and face the same
-  /// way: their group is kNoGroup then, and proximity and continuous detection find no pair of edges with them. Crossings are counted with
-  /// all edges. positions_m [vertex_count], of any pose.
-  /// Nothing is lost: what comes near to the inside of a plane face is nearest at one of its own vertices, or where one of its edges
-  /// crosses the outline of the face. A fold so slight that it is within 1e-6 of the edges, or rounding of the coordinates, counts as none.
-  void LeaveOutFlatEdges(std::span<const Float4> positions_m, std::span<const uint8_t> keeps_shape);
 };
 
 /// The arrays of a SurfaceTopology that kernels read, on the device. Buffers may be longer than the counts say.

@@ -103,11 +103,10 @@ void SurfaceTopologyEditor::AddTriangle(uint32_t t, const UInt4& vertices, uint3
         gaps_.pop_back();
       }
       edges_[edge] = {a, b};
-      edge_groups_[edge] = group;
       InsertSorted(&vertex_edges_[a], edge);
       InsertSorted(&vertex_edges_[b], edge);
     }
-    if (edge_groups_[edge] != SurfaceTopology::kNoGroup) edge_groups_[edge] = group;  // one that is left out stays so
+    edge_groups_[edge] = group;
     InsertSorted(&edge_lists_[edge], t);
     dirty_edges_.push_back(edge);
     of_triangle[k] = edge;
@@ -255,7 +254,6 @@ struct SurfaceTopologyEditor::Saved {
   std::vector<uint8_t> owned;                           // [triangle] UInt4 w
   std::vector<std::array<uint32_t, 3>> triangle_edges;  // [triangle]
   std::vector<uint32_t> edge_begins;                    // [edge] in the lists of triangles
-  std::vector<uint32_t> left_out;                       // edges without a group, ascending
   RangePool places{0, 0};
   DeviceSurface::Room room;
   uint32_t body_count = 0, largest_body = 0;
@@ -263,8 +261,8 @@ struct SurfaceTopologyEditor::Saved {
   template <typename Archive>
   void VisitState(Archive& archive) {
     archive.Enter("SurfaceTopologyEditor");
-    archive(owned, triangle_edges, edge_begins, left_out, places, room.vertices, room.triangles, room.edges, room.edge_triangles,
-            body_count, largest_body);
+    archive(owned, triangle_edges, edge_begins, places, room.vertices, room.triangles, room.edges, room.edge_triangles, body_count,
+            largest_body);
   }
 };
 
@@ -277,9 +275,6 @@ void SurfaceTopologyEditor::SaveState(const DeviceSurface& surface, StateWriter&
   for (const UInt4& triangle : triangles) saved.owned.push_back(static_cast<uint8_t>(triangle.w));
   for (const UInt4& e : triangle_edges) saved.triangle_edges.push_back({e.x, e.y, e.z});
   for (const UInt2& range : edge_ranges) saved.edge_begins.push_back(range.x);
-  for (uint32_t e = 0; e < edge_groups.size(); ++e) {
-    if (edge_groups[e] == SurfaceTopology::kNoGroup) saved.left_out.push_back(e);
-  }
   saved.places = places;
   saved.room = {.vertices = surface.vertex_groups.count(),
                 .triangles = surface.triangles.count(),
@@ -376,10 +371,6 @@ absl::StatusOr<SurfaceTopologyEditor::Loaded> SurfaceTopologyEditor::Load(Queue&
     }
   }
   PALPATE_RETURN_IF_ERROR(ListEdges(saved.triangle_edges, edge_count, &topology));
-  for (const uint32_t e : saved.left_out) {
-    if (e >= edge_count) return OtherSurface("an edge that is left out is out of range");
-    topology.edge_groups[e] = SurfaceTopology::kNoGroup;
-  }
   Loaded loaded;
   PALPATE_ASSIGN_OR_RETURN(loaded.surface, DeviceSurface::Upload(queue, topology, room));
   loaded.surface.body_count = saved.body_count;

@@ -18,8 +18,7 @@ namespace palpate::gpu {
 /// who owns what. Triangles and edges stay without gaps: the last edge takes the place of one that is gone.
 ///
 /// Guarantee: after Apply() every vertex and edge is owned by exactly one of its triangles, and each edge is there once, as if built anew.
-/// Edges are in another order than SurfaceTopology::Build gives them, and ownership may be spread less evenly. Edges that were left
-/// out stay so while they have a triangle; new ones are not.
+/// Edges are in another order than SurfaceTopology::Build gives them, and ownership may be spread less evenly.
 /// Determinism: same edits, same order.
 class SurfaceTopologyEditor {
  public:

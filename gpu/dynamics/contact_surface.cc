@@ -15,16 +15,6 @@ void ContactSurface::FindWhoMeetsItself() {
       self_collision_on_ && std::any_of(layout_.self_collision.begin(), layout_.self_collision.end(), [](uint8_t s) { return s != 0; });
 }
 
-/// [body] 1: the layout says so, and nothing drives it now.
-std::vector<uint8_t> ContactSurface::FindWhoNeedsNoFlatEdges() const {
-  std::vector<uint8_t> needs_none = layout_.needs_no_flat_edges;
-  for (const uint32_t slot : layout_.driven_vertices) {
-    const UInt2 range = layout_.vertex_triangle_range[SolverSlot{slot}];
-    if (range.x != range.y) needs_none[layout_.triangle_body[layout_.vertex_triangles[range.x]]] = 0;
-  }
-  return needs_none;
-}
-
 bool ContactSurface::SetSelfCollision(bool on) { return std::exchange(self_collision_on_, on) != on; }
 
 absl::StatusOr<std::vector<UInt2>> ContactSurface::Build(Queue& queue) {
@@ -37,8 +27,6 @@ absl::StatusOr<std::vector<UInt2>> ContactSurface::Build(Queue& queue) {
   }
   FindWhoMeetsItself();
   PALPATE_ASSIGN_OR_RETURN(SurfaceTopology topology, SurfaceTopology::Build(layout_.vertex_count, triangles, groups));
-  has_no_flat_edges_ = FindWhoNeedsNoFlatEdges();
-  topology.LeaveOutFlatEdges(layout_.rest_m.values(), has_no_flat_edges_);
   PALPATE_ASSIGN_OR_RETURN(DeviceSurface surface, DeviceSurface::Upload(queue, topology, slack_share_));
   PALPATE_RETURN_IF_ERROR(KeepApart(queue, &surface));
   surface_ = std::make_shared<DeviceSurface>(std::move(surface));
@@ -55,10 +43,6 @@ absl::Status ContactSurface::KeepApart(Queue& queue, DeviceSurface* surface) con
 
 absl::StatusOr<bool> ContactSurface::Follow(const TissueLayoutDelta& delta, RunWriter* writer) {
   if (!editor_) return false;
-  const std::vector<uint8_t> needs_none = FindWhoNeedsNoFlatEdges();
-  for (size_t b = 0; b < has_no_flat_edges_.size(); ++b) {
-    if (has_no_flat_edges_[b] != 0 && needs_none[b] == 0) return false;  // its edges count from now on
-  }
   std::vector<uint32_t> groups;
   for (const uint32_t t : delta.triangles) groups.push_back(GroupOf(layout_.triangle_body[t]));
   FindWhoMeetsItself();
@@ -68,21 +52,18 @@ absl::StatusOr<bool> ContactSurface::Follow(const TissueLayoutDelta& delta, RunW
 
 void ContactSurface::SaveState(StateWriter& archive) const {
   // All members, so that a new one is not forgotten.
-  [[maybe_unused]] const auto& [layout, slack_share, self_collision_on, meets_itself, surface, editor, vertex_groups, has_no_flat_edges] =
-      *this;
+  [[maybe_unused]] const auto& [layout, slack_share, self_collision_on, meets_itself, surface, editor, vertex_groups] = *this;
   archive.Enter("ContactSurface");
-  archive(self_collision_on, editor != nullptr, has_no_flat_edges);
+  archive(self_collision_on, editor != nullptr);
   if (editor) editor->SaveState(*surface, archive);
 }
 
 absl::Status ContactSurface::LoadState(Queue& queue, StateReader& archive) {
   bool self_collision_on = true;
   bool has_editor = false;
-  std::vector<uint8_t> has_no_flat_edges;
   archive.Enter("ContactSurface");
-  archive(self_collision_on, has_editor, has_no_flat_edges);
+  archive(self_collision_on, has_editor);
   archive.Check(has_editor == (editor_ != nullptr), "with room for edits and without");
-  archive.Check(has_no_flat_edges.size() == layout_.self_collision.size(), "of another number of bodies");
   PALPATE_RETURN_IF_ERROR(archive.status());
   if (SetSelfCollision(self_collision_on)) PALPATE_RETURN_IF_ERROR(Build(queue).status());
   if (!has_editor) return absl::OkStatus();
@@ -94,7 +75,6 @@ absl::Status ContactSurface::LoadState(Queue& queue, StateReader& archive) {
   PALPATE_RETURN_IF_ERROR(KeepApart(queue, &loaded.surface));
   surface_ = std::make_shared<DeviceSurface>(std::move(loaded.surface));
   editor_ = std::move(loaded.editor);
-  has_no_flat_edges_ = std::move(has_no_flat_edges);
   return absl::OkStatus();
 }
 

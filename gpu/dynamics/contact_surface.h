@@ -17,8 +17,7 @@
 namespace palpate::gpu {
 
 /// The triangles of a layout as the surface that detectors look at, with who may meet whom: bodies each other but for those that
-/// the layout keeps apart, themselves if they are said to and self collision is on. Edges inside plane faces are left out
-/// (SurfaceTopology::LeaveOutFlatEdges) where the layout says so and nothing drives the body. It follows edits of the layout.
+/// the layout keeps apart, themselves if they are said to and self collision is on. It follows edits of the layout.
 class ContactSurface {
  public:
   /// Keeps a reference to `layout`. `slack_share` > 0: room for edits.
@@ -45,7 +44,6 @@ class ContactSurface {
  private:
   uint32_t GroupOf(uint32_t body) const;
   void FindWhoMeetsItself();
-  std::vector<uint8_t> FindWhoNeedsNoFlatEdges() const;
   absl::Status KeepApart(Queue& queue, DeviceSurface* surface) const;
 
   const TissueLayout& layout_;
@@ -55,7 +53,6 @@ class ContactSurface {
   std::shared_ptr<DeviceSurface> surface_;
   std::unique_ptr<SurfaceTopologyEditor> editor_;  // null: no room for edits
   std::vector<uint32_t> vertex_groups_;            // without editor
-  std::vector<uint8_t> has_no_flat_edges_;         // [body] 1: they were left out when the surface was built
 };
 
 }  // namespace palpate::gpu

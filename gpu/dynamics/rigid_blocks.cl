@@ -654,7 +654,7 @@ static inline void add_rigid_pair(RigidSystem* s, const PairScene* scene, uint f
 }
 
 /* Rows taken together. They are loaded first, so that the loads, most of which miss the caches, do not wait for each other. */
-#define ROW_BATCH 8
+#define ROW_BATCH 16
 
 /* The pairs of a body: rows of those with another body, others by the bits of is_near that they must have. */
 static inline void add_pairs(RigidSystem* s, const PairScene* scene, const __global RigidBlockState* b, float3 center, uint begin, uint end,

@@ -769,20 +769,8 @@ void WriteFans(const TissueModel& model, size_t fan_room, TissueLayout* layout) 
   }
 }
 
-/// Bodies whose triangles are neither of tissue nor of shells: rigid ones, and obstacles. Impacts are shared among contacts: one in the
-/// middle, where edges inside the faces cross, keeps blocks that hit each other straight from turning.
-void FindWhoNeedsNoFlatEdges(const TissueModel& model, TissueLayout* layout) {
-  const bool bounces = std::any_of(model.restitution.begin(), model.restitution.end(), [](double e) { return e > 0; });
-  layout->needs_no_flat_edges.assign(model.self_collision.size(), bounces ? 0 : 1);
-  for (size_t t = 0; t < layout->triangle_body.size(); ++t) {
-    if (layout->triangles[t].w != 0) layout->needs_no_flat_edges[layout->triangle_body[t]] = 0;
-  }
-  for (const TissueNurbsShell& shell : model.nurbs_shells) layout->needs_no_flat_edges[shell.body] = 0;
-}
-
 void FinishLayout(const TissueModel& model, TissueLayout* layout) {
   layout->self_collision = model.self_collision;
-  FindWhoNeedsNoFlatEdges(model, layout);
   layout->apart = BodiesApart(model);
   layout->has_surface_contact = model.self_collision.size() > 1 ||
                                 std::any_of(model.self_collision.begin(), model.self_collision.end(), [](uint8_t s) { return s != 0; });

@@ -356,10 +356,7 @@ struct TissueLayout {
   BySlot<Float4> rest_m;
   /// Mean over a vertex's tets of E times the edge of a regular tet as large; of rigid bodies half of mass / dt^2, of static ones 1e6.
   BySlot<float> vertex_stiffness_n_per_m;
-  std::vector<uint8_t> self_collision;  ///< as in the model
-  /// [body] 1: its surface is rigid, or stays where it is if nothing drives it, and nothing in the scene bounces. Then edges inside its
-  /// plane faces do nothing: see ContactSurface.
-  std::vector<uint8_t> needs_no_flat_edges;
+  std::vector<uint8_t> self_collision;                  ///< as in the model
   std::vector<uint32_t> apart;                          ///< DeviceSurface::apart
   BySlot<uint32_t> vertex_origin;                       ///< or empty
   BySlot<uint32_t> load_bits;                           ///< bit k: the vertex is in load k; empty: no loads

@@ -18,7 +18,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tests/gpu/collision/surface_models.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::gpu::ccd_test {
@@ -31,16 +30,13 @@ struct Scene {
   std::vector<Float4> starts, ends;
   std::vector<std::vector<std::array<uint32_t, 3>>> bodies;
   std::vector<bool> meets_itself;
-  std::vector<uint8_t> keeps_shape;  // [body] or empty: see SurfaceTopology::LeaveOutFlatEdges
 
   absl::StatusOr<SurfaceTopology> Topology() const {
     std::vector<SurfaceBody> surface;
     for (size_t b = 0; b < bodies.size(); ++b) {
       surface.push_back({.triangles = bodies[b], .body = static_cast<uint32_t>(b), .self_collision = meets_itself[b]});
     }
-    absl::StatusOr<SurfaceTopology> topology = SurfaceTopology::Build(static_cast<uint32_t>(starts.size()), surface);
-    if (topology.ok()) topology->LeaveOutFlatEdges(starts, keeps_shape);
-    return topology;
+    return SurfaceTopology::Build(static_cast<uint32_t>(starts.size()), surface);
   }
 };
 
@@ -175,7 +171,6 @@ class CcdTest : public test::DeviceTest {
             va = {topology.edges[a].x, topology.edges[a].y};
             vb = {topology.edges[b].x, topology.edges[b].y};
             if (!MayMeet(topology.edge_groups[a], topology.edge_groups[b])) continue;
-            if (topology.edge_groups[a] == SurfaceTopology::kNoGroup || topology.edge_groups[b] == SurfaceTopology::kNoGroup) continue;
           } else {
             va = {a};
             vb = {topology.triangles[b].x, topology.triangles[b].y, topology.triangles[b].z};
@@ -341,54 +336,6 @@ TEST_F(CcdTest, FindsWhatAllPairsFindOnAGrid) {
   ExpectSameAsAllPairs(Soup(2, kTriangles / 2, 0.5, 0.25), {});
   ExpectSameAsAllPairs(Soup(2, kTriangles / 2, 0.5, 0.125, 0x1p20), {});
   ExpectSameAsAllPairs(Soup(2, kTriangles / 2, 0.5, 0.125, 0x1p-20), {});
-}
-
-// Boxes that move without turning, each its own way.
-Scene MovingBoxes(const Model& model, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::uniform_real_distribution<double> uniform(-0.5, 0.5);
-  Scene scene;
-  scene.starts = scene.ends = model.positions;
-  scene.bodies = model.bodies;
-  scene.meets_itself.assign(model.bodies.size(), false);
-  for (const Triangles& body : scene.bodies) {
-    const Double3 way = {uniform(random), uniform(random), uniform(random)};
-    std::set<uint32_t> vertices;
-    for (const auto& t : body) vertices.insert(t.begin(), t.end());
-    for (const uint32_t v : vertices) {
-      const Float4 p = scene.starts[v];
-      scene.ends[v] = Point(p.x + way[0], p.y + way[1], p.z + way[2]);
-    }
-  }
-  return scene;
-}
-
-TEST_F(CcdTest, FlatEdgesOfBodiesThatKeepTheirShapeAreLeftOut) {
-  Model model;
-  AddRandomBoxes(&model, 8, 0.3, 5);
-  Scene scene = MovingBoxes(model, 5);
-  scene.keeps_shape = {1, 1, 0, 1, 1, 1, 1, 1};
-  ExpectSameAsAllPairs(scene, {});
-}
-
-// Why they need not be looked at: two bodies first meet at another pair.
-TEST_F(CcdTest, FirstImpactsNeedNoFlatEdges) {
-  size_t later = 0;
-  for (uint64_t seed = 0; seed < 100; ++seed) {
-    Model model;
-    AddRandomBoxes(&model, 2, 0.5, seed);
-    if (BodiesCross(model)) continue;
-    Scene scene = MovingBoxes(model, seed);
-    ContinuousCollisions detector = Create();
-    Run(detector, scene);
-    const float with_all = detector.statistics().earliest_toi;
-    const size_t hits = detector.hit_count();
-    scene.keeps_shape.assign(2, 1);
-    Run(detector, scene);
-    EXPECT_NEAR(detector.statistics().earliest_toi, with_all, 1e-4) << seed;
-    later += with_all > 0 && with_all < 1 && detector.hit_count() < hits ? 1 : 0;
-  }
-  EXPECT_GT(later, 5U) << "they start apart, meet, and hits of flat edges were left out";
 }
 
 // Triangles (0, 1, 2) and (3, 4, 5) of two bodies, and one hit that is known.

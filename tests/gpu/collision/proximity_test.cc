@@ -39,9 +39,7 @@ class ProximityTest : public SurfaceTest {
       }
     }
     for (uint32_t a = 0; a < s.edges.size(); ++a) {
-      if (s.edge_groups[a] == SurfaceTopology::kNoGroup) continue;
       for (uint32_t b = a + 1; b < s.edges.size(); ++b) {
-        if (s.edge_groups[b] == SurfaceTopology::kNoGroup) continue;
         if (!may_meet(s.edge_groups[a], s.edge_groups[b]) || Shares(s.edges[a], s.edges[b])) continue;
         vertices[1].push_back({s.edges[a].x, s.edges[a].y, s.edges[b].x, s.edges[b].y});
         ids[1].emplace_back(PALPATE_EDGE_EDGE, a, b);
@@ -291,51 +289,6 @@ TEST_F(ProximityTest, FloorOfTwoTrianglesEqualsBruteForce) {
       &model, 1, 1, [](double u, double v) { return Point(200 * u - 100, 200 * v - 100, 0); }, false);
   AddTorus(&model, kScale * 7, kScale * 4, 1, 0.3, {0, 0, 0.305}, false);
   EXPECT_GT(Check(model, 0.02F), 3U);
-}
-
-TEST_F(ProximityTest, FlatEdgesOfBodiesThatKeepTheirShapeAreLeftOut) {
-  Model model;
-  AddRandomBoxes(&model, 10, 0.5, 21);
-  AddSoup(&model, 40, 0.2, 0.6, 22, true);
-  const size_t with_all = Check(model, 0.1F);
-  model.keeps_shape.assign(10, 1);
-  model.keeps_shape[3] = 0;
-  const size_t without = Check(model, 0.1F);
-  EXPECT_GT(without, 1000U);
-  EXPECT_LT(without, with_all * 9 / 10);
-}
-
-// Why flat edges need not be looked at: what is nearest between two bodies, or a body and any triangle, never needs one of them.
-TEST_F(ProximityTest, DistancesOfBodiesNeedNoFlatEdges) {
-  size_t are_apart = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    Model model;
-    AddRandomBoxes(&model, 2, 0.5, 100 + seed);
-    if (seed % 4 == 0) AddSoup(&model, 1, 0.4, 0.6, 200 + seed, false);
-    if (BodiesCross(model)) continue;
-    ++are_apart;
-    const auto least_sq = [&] {
-      std::map<std::pair<uint32_t, uint32_t>, float> least;
-      const SurfaceTopology s = *model.Topology();
-      for (const auto& [id, distance_sq] : AllPairs(s, model.positions)) {
-        const auto& [kind, a, b] = id;
-        const bool is_edge = kind == PALPATE_EDGE_EDGE;
-        const std::pair<uint32_t, uint32_t> bodies =
-            std::minmax(is_edge ? s.edge_groups[a] : s.vertex_groups[a], is_edge ? s.edge_groups[b] : s.groups[b]);
-        const auto [known, is_new] = least.emplace(bodies, distance_sq);
-        if (!is_new) known->second = std::min(known->second, distance_sq);
-      }
-      return least;
-    };
-    const auto with_all = least_sq();
-    model.keeps_shape.assign(2, 1);
-    const auto without = least_sq();
-    ASSERT_EQ(with_all.size(), without.size());
-    for (const auto& [bodies, distance_sq] : with_all) {
-      EXPECT_NEAR(std::sqrt(without.at(bodies)), std::sqrt(distance_sq), 2e-6) << seed;
-    }
-  }
-  EXPECT_GT(are_apart, 15U);
 }
 
 TEST_F(ProximityTest, EveryPairIsOwnedOnce) {
@@ -885,46 +838,6 @@ TEST(SurfaceTopologyTest, EachElementHasOneOwner) {
   }
   EXPECT_THAT(vertex_owners, ::testing::Each(1));
   EXPECT_THAT(edge_owners, ::testing::Each(1));
-}
-
-size_t LeftOut(const SurfaceTopology& s) {
-  return static_cast<size_t>(std::count(s.edge_groups.begin(), s.edge_groups.end(), SurfaceTopology::kNoGroup));
-}
-
-TEST(SurfaceTopologyTest, EdgesInsideFacesAreLeftOut) {
-  for (const uint32_t n : {1U, 2U, 5U}) {
-    for (const double away_m : {0.0, 3.0}) {
-      Model model;
-      AddBox(&model, n, {0.02, 0.3, 0.1}, {0.3, -0.5, 0.2, 0.9}, {away_m, -away_m, 0.1});
-      AddBox(&model, n, {0.02, 0.3, 0.1}, {0.3, -0.5, 0.2, 0.9}, {away_m, -away_m, 1.1});
-      model.keeps_shape = {1};  // and nothing is said of the other
-      PALPATE_TEST_ASSIGN(const SurfaceTopology s, model.Topology());
-      EXPECT_EQ(LeftOut(s), 6 * (3 * n * n - 2 * n)) << n << " " << away_m;
-      for (size_t e = 0; e < s.edges.size(); ++e) {
-        EXPECT_TRUE(s.edge_groups[e] == SurfaceTopology::kNoGroup || s.edge_groups[e] == s.vertex_groups[s.edges[e].x]);
-        EXPECT_TRUE(s.vertex_groups[s.edges[e].x] == 0 || s.edge_groups[e] == 1U);
-      }
-    }
-  }
-}
-
-TEST(SurfaceTopologyTest, EdgesThatAreNotFlatStay) {
-  // Two triangles of a square, the far corner of the second at a height of its own.
-  const auto left_out = [](double x, double y, double z, bool has_fin) {
-    Model model;
-    Triangles triangles = {{0, 1, 2}, {0, 2, 3}};
-    if (has_fin) triangles.push_back({0, 2, 4});
-    model.Add({Point(0, 0, 0), Point(1, 0, 0), Point(1, 1, 0), Point(x, y, z), Point(0.5, 0.5, 1)}, triangles, false);
-    model.keeps_shape = {1};
-    return LeftOut(*model.Topology());
-  };
-  EXPECT_EQ(left_out(0, 1, 0, false), 1U);
-  EXPECT_EQ(left_out(0, 1, 5e-7, false), 1U) << "rounding";
-  EXPECT_EQ(left_out(0, 1, 1e-5, false), 0U) << "a slight fold, up";
-  EXPECT_EQ(left_out(0, 1, -1e-5, false), 0U) << "and down";
-  EXPECT_EQ(left_out(1, 0.2, 0, false), 0U) << "folded back onto the first";
-  EXPECT_EQ(left_out(0, 1, 0, true), 0U) << "a third triangle stands on the edge";
-  EXPECT_EQ(left_out(0.5, 0.5, 0, false), 0U) << "a triangle without area";
 }
 
 TEST(SurfaceTopologyTest, WrongSurfacesAreRefused) {

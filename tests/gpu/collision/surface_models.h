@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <numbers>
 #include <random>
 #include <set>
@@ -31,7 +30,6 @@ struct Model {
   std::vector<Float4> positions;
   std::vector<Triangles> bodies;
   std::vector<bool> self;
-  std::vector<uint8_t> keeps_shape;  // [body] or empty: see SurfaceTopology::LeaveOutFlatEdges
 
   void Add(const std::vector<Float4>& vertices, Triangles triangles, bool self_collision) {
     const auto first = static_cast<uint32_t>(positions.size());
@@ -46,9 +44,7 @@ struct Model {
   absl::StatusOr<SurfaceTopology> Topology() const {
     std::vector<SurfaceBody> list;
     for (uint32_t b = 0; b < bodies.size(); ++b) list.push_back({bodies[b], b, self[b]});
-    absl::StatusOr<SurfaceTopology> topology = SurfaceTopology::Build(static_cast<uint32_t>(positions.size()), list);
-    if (topology.ok()) topology->LeaveOutFlatEdges(positions, keeps_shape);
-    return topology;
+    return SurfaceTopology::Build(static_cast<uint32_t>(positions.size()), list);
   }
 };
 
@@ -88,106 +84,6 @@ void AddSheet(Model* model, uint32_t n, uint32_t m, Map map, bool self_collision
 }
 
 inline Float4 Point(double x, double y, double z) { return {static_cast<float>(x), static_cast<float>(y), static_cast<float>(z), 0}; }
-
-/// Surface of a box of `half` its size about `center`, turned by `rotation` (x, y, z, w, any length), each face of n x n squares cut in
-/// two. 12 n of its edges are the box's own, 6 (3 n n - 2 n) lie inside its faces.
-inline void AddBox(Model* model, uint32_t n, std::array<double, 3> half, std::array<double, 4> rotation, std::array<double, 3> center) {
-  const double length =
-      std::sqrt(rotation[0] * rotation[0] + rotation[1] * rotation[1] + rotation[2] * rotation[2] + rotation[3] * rotation[3]);
-  const auto [x, y, z, w] = rotation;
-  const double s = 2 / (length * length);
-  const std::array<std::array<double, 3>, 3> rows = {{{1 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)},
-                                                      {s * (x * y + w * z), 1 - s * (x * x + z * z), s * (y * z - w * x)},
-                                                      {s * (x * z - w * y), s * (y * z + w * x), 1 - s * (x * x + y * y)}}};
-  std::vector<Float4> vertices;
-  std::map<std::array<uint32_t, 3>, uint32_t> numbers;
-  const auto vertex = [&](const std::array<uint32_t, 3>& at) {
-    const auto [known, is_new] = numbers.emplace(at, static_cast<uint32_t>(vertices.size()));
-    if (is_new) {
-      std::array<double, 3> p = center;
-      for (size_t row = 0; row < 3; ++row) {
-        for (size_t k = 0; k < 3; ++k) p[row] += rows[row][k] * half[k] * (2.0 * at[k] / n - 1);
-      }
-      vertices.push_back(Point(p[0], p[1], p[2]));
-    }
-    return known->second;
-  };
-  Triangles triangles;
-  for (size_t axis = 0; axis < 3; ++axis) {
-    for (const uint32_t side : {0U, n}) {
-      for (uint32_t i = 0; i < n; ++i) {
-        for (uint32_t j = 0; j < n; ++j) {
-          const auto corner = [&](uint32_t di, uint32_t dj) {
-            std::array<uint32_t, 3> at{};
-            at[axis] = side;
-            at[(axis + 1) % 3] = i + di;
-            at[(axis + 2) % 3] = j + dj;
-            return vertex(at);
-          };
-          const std::array<uint32_t, 4> square = {corner(0, 0), corner(1, 0), corner(1, 1), corner(0, 1)};
-          if (side == 0) {
-            triangles.push_back({square[0], square[2], square[1]});
-            triangles.push_back({square[0], square[3], square[2]});
-          } else {
-            triangles.push_back({square[0], square[1], square[2]});
-            triangles.push_back({square[0], square[2], square[3]});
-          }
-        }
-      }
-    }
-  }
-  model->Add(vertices, std::move(triangles), false);
-}
-
-/// `count` boxes, turned at random, in a cube of half the side `spread`.
-inline void AddRandomBoxes(Model* model, uint32_t count, double spread, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal;
-  std::uniform_real_distribution<double> place(-spread, spread);
-  std::uniform_real_distribution<double> half(0.05, 0.3);
-  for (uint32_t b = 0; b < count; ++b) {
-    const std::array<double, 3> size = {half(random), half(random), half(random)};
-    const std::array<double, 4> rotation = {normal(random), normal(random), normal(random), normal(random)};
-    const std::array<double, 3> center = {place(random), place(random), place(random)};
-    AddBox(model, 1 + b % 3, size, rotation, center);
-  }
-}
-
-/// Whether an edge of one body pierces a triangle of another one, in double.
-inline bool BodiesCross(const Model& model) {
-  using V = std::array<double, 3>;
-  const auto at = [&](uint32_t v) { return V{model.positions[v].x, model.positions[v].y, model.positions[v].z}; };
-  // Six times the volume of a tet.
-  const auto volume = [](const V& a, const V& b, const V& c, const V& d) {
-    std::array<V, 3> e{};
-    for (size_t k = 0; k < 3; ++k) {
-      e[0][k] = b[k] - a[k];
-      e[1][k] = c[k] - a[k];
-      e[2][k] = d[k] - a[k];
-    }
-    return e[0][0] * (e[1][1] * e[2][2] - e[1][2] * e[2][1]) - e[0][1] * (e[1][0] * e[2][2] - e[1][2] * e[2][0]) +
-           e[0][2] * (e[1][0] * e[2][1] - e[1][1] * e[2][0]);
-  };
-  const auto pierces = [&](const V& p, const V& q, const std::array<uint32_t, 3>& t) {
-    const V a = at(t[0]), b = at(t[1]), c = at(t[2]);
-    if (volume(a, b, c, p) * volume(a, b, c, q) > 0) return false;
-    const double ab = volume(p, q, a, b), bc = volume(p, q, b, c), ca = volume(p, q, c, a);
-    return (ab >= 0 && bc >= 0 && ca >= 0) || (ab <= 0 && bc <= 0 && ca <= 0);
-  };
-  for (size_t body = 0; body < model.bodies.size(); ++body) {
-    for (size_t other = 0; other < model.bodies.size(); ++other) {
-      if (body == other) continue;
-      for (const auto& s : model.bodies[body]) {
-        for (size_t k = 0; k < 3; ++k) {
-          for (const auto& t : model.bodies[other]) {
-            if (pierces(at(s[k]), at(s[(k + 1) % 3]), t)) return true;
-          }
-        }
-      }
-    }
-  }
-  return false;
-}
 
 /// Closed tube around a closed curve `centre(u)`, u in [0, 1), with n rings of m vertices: 2 n m triangles.
 template <typename Curve>

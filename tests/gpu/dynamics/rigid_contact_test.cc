@@ -4,7 +4,6 @@
 #include <numbers>
 #include <random>
 
-#include "gpu/dynamics/contact_surface.h"
 #include "gpu/dynamics/tissue_solver.h"
 #include "tests/gpu/dynamics/surface_models.h"
 #include "tests/support/device_test.h"
@@ -116,64 +115,6 @@ TEST_F(RigidContactTest, ABoxFallsOnAStaticBoxAndStays) {
   Vector3d force = Vector3d::Zero();
   for (const SurfaceReport& r : step.surface_contacts) force += Vector3d(r.force.x, r.force.y, r.force.z) * (r.vertices.x < 8 ? 1 : -1);
   EXPECT_NEAR(force.z(), 2000 * 0.06 * 0.04 * 0.02 * 9.81, 0.05) << "what it rests on carries its weight";
-}
-
-// Diagonals of the faces of boxes: those of a rigid and of a static one, of tissue, and of a static one that is driven.
-TEST_F(RigidContactTest, EdgesInsideFacesAreLeftOutWhereNothingBendsThem) {
-  TissueModel scene;
-  AddBox(&scene, {0.4, 0.4, 0.05}, {0, 0, -0.025}, Quaterniond::Identity(), 0);
-  AddBox(&scene, {0.06, 0.04, 0.02}, {0.01, 0, 0.1}, Quaterniond(Eigen::AngleAxisd(0.5, Vector3d(1, 2, 0).normalized())), 2000);
-  const TissueModel tissue = BoxModel({1, 1, 1}, {0.1, 0.1, 0.1}, {1, 0, 0}, {});
-  const auto base = static_cast<uint32_t>(scene.rest_m.size());
-  for (TissueTet tet : tissue.tets) {
-    for (uint32_t& v : tet.vertices) v += base;
-    scene.tets.push_back(tet);
-  }
-  AddBox(&scene, {0.1, 0.1, 0.1}, {1.05, 0.05, 0.05}, Quaterniond::Identity(), 0);  // the same vertices
-  std::fill(scene.fixed.begin() + base, scene.fixed.end(), uint8_t{0});
-  AddBox(&scene, {0.1, 0.1, 0.1}, {2, 0, 0}, Quaterniond::Identity(), 0);
-  TissueDrivenRegion region;
-  region.vertices = {base + 8, base + 9};
-  scene.driven = {region};
-
-  // [body] edges that are left out.
-  const auto left_out = [&](const ContactSurface& surface) {
-    const DeviceSurface& device = *surface.device();
-    const std::vector<UInt2> edges = Download(device.edges, device.edge_count);
-    const std::vector<uint32_t> groups = Download(device.edge_groups, device.edge_count);
-    std::vector<int> counts(4, 0);
-    for (size_t e = 0; e < edges.size(); ++e) counts[surface.vertex_groups()[edges[e].x]] += groups[e] == SurfaceTopology::kNoGroup ? 1 : 0;
-    return counts;
-  };
-  TissueLayout layout = *LayOutTissue(scene, kDt, 8, {.share = 0.5, .least = 8, .spare_colors = 1});
-  ContactSurface surface(layout, 0.5);
-  PALPATE_ASSERT_OK(surface.Build(queue()).status());
-  EXPECT_EQ(left_out(surface), (std::vector<int>{6, 6, 0, 0}));
-
-  StateWriter saved;
-  surface.SaveState(saved);
-  const std::string bytes = saved.Take();
-  StateReader reader(bytes, "test");
-  ContactSurface again(layout, 0.5);
-  PALPATE_ASSERT_OK(again.Build(queue()).status());
-  PALPATE_ASSERT_OK(again.LoadState(queue(), reader));
-  EXPECT_EQ(left_out(again), (std::vector<int>{6, 6, 0, 0}));
-
-  // What was an obstacle at rest is driven from now on: its edges have to be put back.
-  PALPATE_TEST_ASSIGN(RunWriter writer, RunWriter::Create(context()));
-  PALPATE_TEST_ASSIGN(const bool follows, again.Follow({}, &writer));
-  EXPECT_TRUE(follows);
-  layout.driven_vertices.push_back(ToNumber(layout.solver_index[3]));
-  PALPATE_TEST_ASSIGN(const bool still_follows, again.Follow({}, &writer));
-  EXPECT_FALSE(still_follows);
-  PALPATE_ASSERT_OK(again.Build(queue()).status());
-  EXPECT_EQ(left_out(again), (std::vector<int>{0, 6, 0, 0}));
-
-  scene.restitution = {0, 0.5, 0, 0};
-  layout = *LayOutTissue(scene, kDt, 8, {});
-  ContactSurface of_bouncing(layout, 0);
-  PALPATE_ASSERT_OK(of_bouncing.Build(queue()).status());
-  EXPECT_EQ(left_out(of_bouncing), (std::vector<int>{0, 0, 0, 0}));
 }
 
 TEST_F(RigidContactTest, APlatformThatIsDrivenCarriesABox) {
