@@ -161,7 +161,8 @@ kernel void body_wide_boxes(uint body_count, float share, global const Box* boxe
 #define HINT_APART 1.0f /* it kept the two apart */
 #define HINT_NEAR -1.0f /* the search for one ended with it, at rest, since they were near */
 
-/* Pairs of bodies that may meet while both are inside their wide boxes, in any order, and a normal for each (w: HINT). They are counted past the capacity. */
+/* Pairs of bodies that may meet while both are inside their wide boxes, in any order, and a normal for each (w: HINT). They are counted
+   past the capacity. */
 typedef struct {
   uint capacity;
   global UInt2* pairs;
