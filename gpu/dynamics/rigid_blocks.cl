@@ -22,36 +22,20 @@ static inline float4 multiply_rotations(float4 a, float4 b) {
   return (float4)(a.w * b.xyz + b.w * a.xyz + cross(a.xyz, b.xyz), a.w * b.w - dot(a.xyz, b.xyz));
 }
 
-/* Most turns are small. Up to this half of an angle, squared, series of a few terms are exact to rounding, and far cheaper. */
-#define SMALL_HALF_ANGLE_SQ 0.0625f
-
 /* The rotation by |v| about v. */
 static inline float4 exp_rotation(float3 v) {
-  const float half_sq = 0.25f * dot(v, v);
-  float factor, cosine;
-  if (half_sq <= SMALL_HALF_ANGLE_SQ) {
-    factor = 0.5f - half_sq / 12.0f * (1.0f - half_sq / 20.0f * (1.0f - half_sq / 42.0f));
-    cosine = 1.0f - 0.5f * half_sq * (1.0f - half_sq / 12.0f * (1.0f - half_sq / 30.0f));
-  } else {
-    const float half_angle = 0.5f * norm3(v);
-    factor = 0.5f * sin(half_angle) / half_angle;
-    cosine = cos(half_angle);
-  }
-  const float4 q = (float4)(factor * v, cosine);
+  const float angle = norm3(v);
+  const float half_angle = 0.5f * angle;
+  const float factor = angle > 1e-4f ? sin(half_angle) / angle : 0.5f - angle * angle / 48.0f;
+  const float4 q = (float4)(factor * v, cos(half_angle));
   return q / length(q);
 }
 
-/* Inverse of exp_rotation of a unit quaternion, at most pi long. */
+/* Inverse of exp_rotation, at most pi long. */
 static inline float3 log_rotation(float4 q) {
   if (q.w < 0.0f) q = -q;
-  const float sine_sq = dot(q.xyz, q.xyz);
-  if (sine_sq <= SMALL_HALF_ANGLE_SQ) {
-    /* The inverse of the sine, over its argument. */
-    const float tail = 0.075f + sine_sq * (15.0f / 336.0f + sine_sq * (105.0f / 3456.0f + sine_sq * (945.0f / 42240.0f)));
-    return (2.0f + sine_sq * (1.0f / 3.0f + 2.0f * sine_sq * tail)) * q.xyz;
-  }
-  const float sine = norm3(q.xyz);
-  return (2.0f * atan2(sine, q.w) / sine) * q.xyz;
+  const float s = norm3(q.xyz);
+  return s > 1e-6f ? (2.0f * atan2(s, q.w) / s) * q.xyz : 2.0f * q.xyz;
 }
 
 /* The angle that leads from b to a, world axes. */
@@ -654,7 +638,7 @@ static inline void add_rigid_pair(RigidSystem* s, const PairScene* scene, uint f
 }
 
 /* Rows taken together. They are loaded first, so that the loads, most of which miss the caches, do not wait for each other. */
-#define ROW_BATCH 16
+#define ROW_BATCH 8
 
 /* The pairs of a body: rows of those with another body, others by the bits of is_near that they must have. */
 static inline void add_pairs(RigidSystem* s, const PairScene* scene, const __global RigidBlockState* b, float3 center, uint begin, uint end,
