@@ -156,13 +156,8 @@ kernel void body_wide_boxes(uint body_count, float share, global const Box* boxe
   }
 }
 
-/* What the normal that is kept for a pair of bodies is. */
-#define HINT_NONE 0.0f
-#define HINT_APART 1.0f /* it kept the two apart */
-#define HINT_NEAR -1.0f /* the search for one ended with it, at rest, since they were near */
-
-/* Pairs of bodies that may meet while both are inside their wide boxes, in any order, and a normal for each (w: HINT). They are counted
-   past the capacity. */
+/* Pairs of bodies that may meet while both are inside their wide boxes, in any order, and a normal for each that once kept the two apart
+   (w is 0: there is none). They are counted past the capacity. */
 typedef struct {
   uint capacity;
   global UInt2* pairs;
@@ -321,23 +316,16 @@ int find_plane(const Body* a, const Body* b, global const float* at, global cons
   return PLANE_NOT_FOUND;
 }
 
-/* `middle`: about from b to a; `hint`: a normal to try first, and one that was found. What rests on each other is taken for near without a
-   search as long as it is, along the normal of the last one. */
+/* `middle`: about from b to a; `hint`: a normal to try first, and one that was found. */
 int are_apart(const Body* a, const Body* b, global const float* starts, global const float* ends, float3 middle, float pad,
               global float4* hint) {
   const float3 origin = first_vertex(a, starts);
-  const float4 before = *hint;
-  float3 n = before.xyz;
-  if (before.w != HINT_NONE) {
-    const float gap = gap_along(a, b, starts, origin, n);
-    if (gap > pad && (!ends || gap_along(a, b, ends, origin, n) > pad)) return 1;
-    if (!ends && before.w == HINT_NEAR && gap >= 0.0f && gap <= pad) return 0;
-  }
+  float3 n = (*hint).xyz;
+  if ((*hint).w != 0.0f && gap_along(a, b, starts, origin, n) > pad && (!ends || gap_along(a, b, ends, origin, n) > pad)) return 1;
   n = dot(middle, middle) > 0.0f ? middle : origin - first_vertex(b, starts);
   int found = find_plane(a, b, starts, ends, origin, pad, &n);
   if (found == PLANE_NOT_FOUND && ends) found = find_plane(a, b, ends, starts, origin, pad, &n);
-  if (found == PLANE_FOUND) *hint = (float4)(n, HINT_APART);
-  if (found != PLANE_FOUND && !ends) *hint = (float4)(n, HINT_NEAR);
+  if (found == PLANE_FOUND) *hint = (float4)(n, 1.0f);
   return found == PLANE_FOUND;
 }
 

@@ -928,7 +928,7 @@ __kernel void rigid_finish(uint count, const __global StepParams* p, __global Ri
   b->momentum.xyz += p->inv_dt * times_inertia(b->rotation_free, b->inertia.xyz, turned);
 }
 
-/* Back to the start of the step, which is any way. Work-item: body. */
+/* Back to the start of the step. How far that is, is not worked out: way_m is infinite. Work-item: body. */
 __kernel void rigid_roll_back(uint count, __global RigidBlockState* blocks, __global float* way_m) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
