@@ -22,6 +22,10 @@ namespace {
 constexpr uint32_t kMaxLevel = 200;
 constexpr uint32_t kMaxPairs = 1U << 26;
 constexpr double kMaxLength_m = 1e12;
+// Cuts of a query's search in depth. On a CPU most end by themselves; on a GPU a work-item alone is slow, and a first bound is enough.
+constexpr uint32_t kCutsOnCpu = 4096;
+constexpr uint32_t kCutsOnGpu = 64;
+constexpr uint32_t kMaxCuts = 1U << 20;
 // Of the distance: what the kernel allows for at least; see `wanted` in nurbs_distance.cl.
 constexpr double kLeastShare = 0x1p-16;
 
@@ -47,6 +51,9 @@ absl::Status NurbsDistanceOptions::Validate() const {
   if (max_level > kMaxLevel) {
     return absl::InvalidArgumentError(absl::StrCat("NurbsDistanceOptions.max_level: ", max_level, " is not in [0, ", kMaxLevel, "]"));
   }
+  if (depth_cuts > kMaxCuts) {
+    return absl::InvalidArgumentError(absl::StrCat("NurbsDistanceOptions.depth_cuts: ", depth_cuts, " is not in [0, ", kMaxCuts, "]"));
+  }
   if (max_pairs < 2 || max_pairs > kMaxPairs) {
     return absl::InvalidArgumentError(absl::StrCat("NurbsDistanceOptions.max_pairs: ", max_pairs, " is not in [2, ", kMaxPairs, "]"));
   }
@@ -63,6 +70,7 @@ absl::StatusOr<NurbsDistances> NurbsDistances::Create(const std::shared_ptr<Cont
   out.context_ = context;
   out.options_ = options;
   out.group_ = context->device().is_gpu ? 32 : 1;
+  if (options.depth_cuts == 0) out.options_.depth_cuts = context->device().is_gpu ? kCutsOnGpu : kCutsOnCpu;
   PALPATE_ASSIGN_OR_RETURN(out.scan_, ExclusiveScan::Create(context));
   PALPATE_ASSIGN_OR_RETURN(out.live_total_, DeviceBuffer<uint32_t>::Create(context, 1, "nurbs count of pairs"));
   PALPATE_ASSIGN_OR_RETURN(out.hit_total_, DeviceBuffer<uint32_t>::Create(context, 1, "nurbs count of hits"));
@@ -74,15 +82,32 @@ absl::Status NurbsDistances::MakeKernels(const NurbsObjects& objects) {
   defines["MINIMA"] = options_.mode == NurbsDistanceMode::kMinima ? "1" : "0";
   defines["VOLUME"] = "0";
   defines["SPLIT"] = "0";
-  defines["WITH_SHAPE"] = "1";
+  defines["WITH_CORNERS"] = "1";
+  defines["WITH_CONES"] = defines["MINIMA"];
   if (defines == defines_) return absl::OkStatus();
   for (const auto& [kernel, name] : {std::pair(&roots_, "nurbs_distance_roots"), std::pair(&bounds_, "nurbs_distance_bounds"),
                                      std::pair(&count_, "nurbs_distance_count"), std::pair(&emit_, "nurbs_distance_emit"),
                                      std::pair(&next_level_, "nurbs_distance_next")}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context_->CreateKernel(kernels::nurbs_distance, name, defines));
   }
+  if (options_.mode == NurbsDistanceMode::kLeast) {
+    PALPATE_ASSIGN_OR_RETURN(in_depth_, context_->CreateKernel(kernels::nurbs_distance, "nurbs_distance_in_depth", defines));
+  }
   defines_ = std::move(defines);
   return absl::OkStatus();
+}
+
+NurbsRule NurbsDistances::Rule(uint32_t count) const {
+  const bool has_minima = options_.mode == NurbsDistanceMode::kMinima;
+  return {.tolerance_m = has_minima ? static_cast<float>(options_.leaf_m) : 0.0F,
+          .max_level = options_.max_level,
+          .count = count,
+          .padding = 0};
+}
+
+float NurbsDistances::Range_m() const {
+  const bool has_minima = options_.mode == NurbsDistanceMode::kMinima;
+  return std::nextafter(static_cast<float>(has_minima ? options_.range_m : options_.tolerance_m), INFINITY);
 }
 
 absl::StatusOr<std::vector<NurbsDistance>> NurbsDistances::Run(Queue& queue, const NurbsObjects& objects,
@@ -119,6 +144,12 @@ absl::Status NurbsDistances::Prepare(Queue& queue, const NurbsObjects& objects, 
   PALPATE_RETURN_IF_ERROR(queue.Write(placements_, std::span<const NurbsPlacement>(placements)));
   PALPATE_RETURN_IF_ERROR(
       queue.Launch(roots_, {count, 0}, Arg("count", count), Arg("placements", placements_), Arg("pairs", pairs_), Arg("bests", bests_)));
+  if (options_.mode == NurbsDistanceMode::kLeast) {
+    PALPATE_RETURN_IF_ERROR(queue.Launch(in_depth_, {count, group_}, Arg("rule", Rule(count)), Arg("most", options_.depth_cuts),
+                                         Arg("range_m", Range_m()), Arg("placements", placements_), Arg("nodes", objects.nodes()),
+                                         Arg("boxes", objects.boxes()), Arg("patches", objects.patches()), Arg("bezier", objects.bezier()),
+                                         Arg("bests", bests_)));
+  }
   return queue.Launch(next_level_, {count, 0}, Arg("count", count), Arg("bests", bests_), Arg("live_of_query", live_of_query_));
 }
 
@@ -128,20 +159,14 @@ absl::Status NurbsDistances::Bound(Queue& queue, const NurbsObjects& objects, ui
   PALPATE_RETURN_IF_ERROR(Grow(context_, uppers_, size_t{count} * 2, "nurbs upper bounds"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, live_, count, "nurbs counts of pairs"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, hits_, count, "nurbs counts of hits"));
-  const bool has_minima = options_.mode == NurbsDistanceMode::kMinima;
-  const NurbsRule rule{.tolerance_m = has_minima ? static_cast<float>(options_.leaf_m) : 0.0F,
-                       .max_level = options_.max_level,
-                       .count = count,
-                       .padding = 0};
-  PALPATE_RETURN_IF_ERROR(queue.Launch(bounds_, {count, group_}, Arg("rule", rule), Arg("most", options_.max_pairs_of_query),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bounds_, {count, group_}, Arg("rule", Rule(count)), Arg("most", options_.max_pairs_of_query),
                                        Arg("pairs", pairs_), Arg("placements", placements_), Arg("nodes", objects.nodes()),
                                        Arg("boxes", objects.boxes()), Arg("patches", objects.patches()), Arg("bezier", objects.bezier()),
                                        Arg("pairs_of_query", live_of_query_), Arg("codes", codes_), Arg("lowers", lowers_),
                                        Arg("uppers", uppers_), Arg("bests", bests_)));
   PALPATE_RETURN_IF_ERROR(
       queue.Launch(next_level_, {query_count, 0}, Arg("count", query_count), Arg("bests", bests_), Arg("live_of_query", live_of_query_)));
-  const float range_m = std::nextafter(static_cast<float>(has_minima ? options_.range_m : options_.tolerance_m), INFINITY);
-  PALPATE_RETURN_IF_ERROR(queue.Launch(count_, {count, 0}, Arg("count", count), Arg("range_m", range_m), Arg("pairs", pairs_),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(count_, {count, 0}, Arg("count", count), Arg("range_m", Range_m()), Arg("pairs", pairs_),
                                        Arg("placements", placements_), Arg("lowers", lowers_), Arg("uppers", uppers_), Arg("codes", codes_),
                                        Arg("bests", bests_), Arg("live_of_query", live_of_query_), Arg("live", live_), Arg("hits", hits_)));
   PALPATE_RETURN_IF_ERROR(scan_.Run(queue, live_, count, live_, live_total_));
@@ -193,10 +218,11 @@ absl::Status NurbsDistances::Finish(Queue& queue, const NurbsObjects& objects, s
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(bests_, std::span<NurbsDistanceBest>(bests)));
   std::stable_sort(found.begin(), found.end(), [](const NurbsPair& x, const NurbsPair& y) { return x.query < y.query; });
   const bool has_minima = options_.mode == NurbsDistanceMode::kMinima;
+  nurbs::PatchBalls balls(objects);
   size_t at = 0;
   for (uint32_t q = 0; q < queries.size(); ++q) {
     NurbsDistance& result = results[q];
-    nurbs::MinimumFinder finder(objects, queries[q]);
+    nurbs::MinimumFinder finder(objects, queries[q], balls);
     if (has_minima) {
       result.lower_bound_m = options_.range_m;
     } else {

@@ -1,5 +1,5 @@
 /* Branch and bound for the distance of two objects; see gpu/collision/nurbs_distance.h. Given by the host: MINIMA, 0 for the least
-   distance, 1 for all local minima; VOLUME 0, SPLIT 0, WITH_SHAPE 1; and what nurbs_parts.clh takes. */
+   distance, 1 for all local minima; VOLUME 0, SPLIT 0, WITH_CORNERS 1, WITH_CONES as MINIMA; and what nurbs_parts.clh takes. */
 #include "gpu/collision/nurbs_parts.clh"
 
 #define NO_DISTANCE 3.0e38f
@@ -19,12 +19,12 @@ float boxes_gap(const NurbsBox* a, const NurbsBox* b) {
   const float4 c0 = (float4)(q0.x, q1.x, q2.x, 0.0f), c1 = (float4)(q0.y, q1.y, q2.y, 0.0f), c2 = (float4)(q0.z, q1.z, q2.z, 0.0f);
   const float4 by_b = tb - (ha.x * q0 + ha.y * q1 + ha.z * q2) - hb;
   const float4 by_a = ta - (hb.x * c0 + hb.y * c1 + hb.z * c2) - ha;
-  const float4 faces = fmax(by_a, by_b);
-  float gap = fmax(fmax(faces.x, faces.y), faces.z);
+  const float4 faces = larger4(by_a, by_b);
+  float gap = larger(larger(faces.x, faces.y), faces.z);
   const float far = sqrt(dot(d, d));
   if (far > 1e-30f) {
     const float4 reach = (float4)(ha.xyz, 0.0f) * ta + (float4)(hb.xyz, 0.0f) * tb;
-    gap = fmax(gap, far - (reach.x + reach.y + reach.z) / far);
+    gap = larger(gap, far - (reach.x + reach.y + reach.z) / far);
   }
   return gap;
 }
@@ -36,7 +36,7 @@ float rounding_of(const Volume* a, const Volume* b, float slack) {
 }
 
 float lower_bound(const Volume* a, const Volume* b, float slack) {
-  return fmax(0.0f, boxes_gap(&a->box, &b->box) - rounding_of(a, b, slack));
+  return larger(0.0f, boxes_gap(&a->box, &b->box) - rounding_of(a, b, slack));
 }
 
 /* Some points of the two are no farther apart. */
@@ -46,14 +46,15 @@ float upper_bound(const Volume* a, const Volume* b, float slack) {
     const float4 d = centre_of(a) - centre_of(b);
     return sqrt(dot(d, d)) + 0.5f * (a->size + b->size) + more;
   }
-  float least = INFINITY;
+  const float4 b_x = (float4)(b->corners[0].x, b->corners[1].x, b->corners[2].x, b->corners[3].x);
+  const float4 b_y = (float4)(b->corners[0].y, b->corners[1].y, b->corners[2].y, b->corners[3].y);
+  const float4 b_z = (float4)(b->corners[0].z, b->corners[1].z, b->corners[2].z, b->corners[3].z);
+  float4 least = (float4)(INFINITY);
   for (uint i = 0; i < 4; ++i) {
-    for (uint j = 0; j < 4; ++j) {
-      const float4 d = a->corners[i] - b->corners[j];
-      least = fmin(least, dot(d, d));
-    }
+    const float4 x = b_x - a->corners[i].x, y = b_y - a->corners[i].y, z = b_z - a->corners[i].z;
+    least = smaller4(least, x * x + y * y + z * z);
   }
-  return sqrt(least) + more;
+  return sqrt(fmin(fmin(least.x, least.y), fmin(least.z, least.w))) + more;
 }
 
 #if MINIMA
@@ -98,9 +99,108 @@ kernel void nurbs_distance_roots(uint count, global const NurbsPlacement* placem
   bests[i] = best;
 }
 
+/* The largest distance of which the host wants to know, if the query has these bounds. A bound of patches alone has a place, and what is
+   not below it by more than the allowance does not matter. Other bounds of nodes say that nodes farther than that do not. */
+float wanted(float least_upper, float patch_upper, float range_m, float slack, uint is_node) {
+#if MINIMA
+  (void)least_upper;
+  (void)patch_upper;
+  (void)slack;
+  (void)is_node;
+  return range_m;
+#else
+  const float allowed = patch_upper - fmax(range_m, 4.0f * slack + 1.52587890625e-5f * patch_upper);
+  return is_node ? fmin(least_upper, allowed) : allowed;
+#endif
+}
+
+#if !MINIMA
+/* How many pairs wait at most in a search in depth. */
+#define STACK 64
+
+/* Work-item: query. bests: a first bound with a place, from a search in depth of at most `most` cuts that goes into the nearest parts
+   first; is_done, if nothing is left that could be nearer by more than the allowance. */
+kernel void nurbs_distance_in_depth(NurbsRule rule, uint most, float range_m, global const NurbsPlacement* placements, OBJECT_PARAMETERS,
+                                global NurbsDistanceBest* bests) {
+  const uint q = (uint)get_global_id(0);
+  if (q >= rule.count) return;
+  const Objects objects = OBJECTS;
+  const Place at_a = place_a(&placements[q]), at_b = place_b(&placements[q]);
+  const float slack = placements[q].slack_m;
+  NurbsPair stack[STACK];
+  uint waiting = 0, has_kept = 0;
+  Children children;
+  KeptVolumes kept;
+  NurbsPair pair = bests[q].pair, nearest = pair;
+  float upper = NO_DISTANCE;
+  uint is_complete = 1, is_next = 1;
+  for (uint n = 0; is_next && n < most; ++n) {
+    cut_pair(&pair, has_kept ? &kept : 0, &at_a, &at_b, &objects, &children);
+    has_kept = 0;
+    /* The children to go on with, the nearest last. Boxes that overlap are told apart by their centres. */
+    NurbsPair found[MAX_CHILDREN];
+    float keys[MAX_CHILDREN];
+    uint order[MAX_CHILDREN], count = 0;
+    for (uint c = 0; c < children.count_a * children.count_b; ++c) {
+      const uint i = c / children.count_b, j = c % children.count_b;
+      const Volume *a = &children.volume_a[i], *b = &children.volume_b[j];
+      NurbsPair child = child_pair(&children, q, i, j);
+      child.cuts = next_cuts(children.level, a, b, &children.a[i], &children.b[j], &rule);
+      child.lower_m = lower_bound(a, b, slack);
+      if (!(a->is_node || b->is_node) && child.lower_m < upper) {
+        const float of_child = upper_bound(a, b, slack);
+        if (of_child < upper) {
+          upper = of_child;
+          nearest = child;
+        }
+      }
+      if (child.cuts == 0) {
+        is_complete = 0;
+        continue;
+      }
+      const float4 d = centre_of(a) - centre_of(b);
+      const float key = child.lower_m + sqrt(dot(d, d));
+      uint k = count++;
+      for (; k > 0 && keys[k - 1] < key; --k) {
+        keys[k] = keys[k - 1];
+        order[k] = order[k - 1];
+      }
+      keys[k] = key;
+      order[k] = c;
+      found[c] = child;
+    }
+    const float want = wanted(NO_DISTANCE, upper, range_m, slack, 0);
+    is_next = 0;
+    for (uint k = 0; k < count; ++k) {
+      const uint c = order[k];
+      if (found[c].lower_m > want) continue;
+      if (k + 1 < count) {
+        if (waiting < STACK) {
+          stack[waiting++] = found[c];
+        } else {
+          is_complete = 0;
+        }
+        continue;
+      }
+      pair = found[c];
+      kept.a = children.volume_a[c / children.count_b];
+      kept.b = children.volume_b[c % children.count_b];
+      has_kept = is_next = 1;
+    }
+    while (!is_next && waiting > 0) {
+      pair = stack[--waiting];
+      is_next = pair.lower_m <= want;
+    }
+  }
+  bests[q].is_done = is_complete && !is_next;
+  bests[q].upper_bits = bests[q].patch_upper_bits = as_uint(upper);
+  bests[q].pair = nearest;
+}
+#endif
+
 /* Work-item: pair. Of child c of its MAX_CHILDREN: codes[c], 0 if there is none, IS_HIT | next cuts, or IS_FROZEN if the query has more
    than `most` pairs, and the pair stays as it is; lowers[c], a bound on its distances; uppers[c]. bests: the least uppers of the query, of
-   all pairs and of pairs of patches alone. */
+   all pairs and of pairs of patches alone. Queries that are done have no children. */
 kernel void nurbs_distance_bounds(NurbsRule rule, uint most, global const NurbsPair* pairs, global const NurbsPlacement* placements,
                                   OBJECT_PARAMETERS, global const uint* pairs_of_query, global uchar* codes, global float* lowers,
                                   global float* uppers, global NurbsDistanceBest* bests) {
@@ -108,6 +208,7 @@ kernel void nurbs_distance_bounds(NurbsRule rule, uint most, global const NurbsP
   if (n >= rule.count) return;
   const NurbsPair pair = pairs[n];
   codes[n * MAX_CHILDREN] = codes[n * MAX_CHILDREN + 1] = 0;
+  if (bests[pair.query].is_done) return;
   if (pairs_of_query[pair.query] > most) {
     codes[n * MAX_CHILDREN] = IS_FROZEN;
     lowers[n * MAX_CHILDREN] = pair.lower_m;
@@ -118,7 +219,7 @@ kernel void nurbs_distance_bounds(NurbsRule rule, uint most, global const NurbsP
   const Place at_a = place_a(&placements[pair.query]), at_b = place_b(&placements[pair.query]);
   const float slack = placements[pair.query].slack_m;
   Children children;
-  cut_pair(&pair, &at_a, &at_b, &objects, &children);
+  cut_pair(&pair, 0, &at_a, &at_b, &objects, &children);
   for (uint c = 0; c < children.count_a * children.count_b; ++c) {
     const uint i = c / children.count_b, j = c % children.count_b;
     const Volume *a = &children.volume_a[i], *b = &children.volume_b[j];
@@ -134,21 +235,6 @@ kernel void nurbs_distance_bounds(NurbsRule rule, uint most, global const NurbsP
     if (!is_node) atomic_min(&bests[pair.query].patch_upper_bits, as_uint(upper));
     uppers[to] = is_node ? NO_DISTANCE : upper;
   }
-}
-
-/* The largest distance of which the host wants to know, if the query has these bounds. */
-float wanted(float least_upper, float patch_upper, float range_m, float slack, uint is_node) {
-#if MINIMA
-  (void)least_upper;
-  (void)patch_upper;
-  (void)slack;
-  (void)is_node;
-  return range_m;
-#else
-  /* A bound on patches alone has a place; nodes only lead to them. */
-  if (is_node) return fmin(least_upper, patch_upper);
-  return patch_upper - fmax(range_m, 4.0f * slack + 1.52587890625e-5f * patch_upper);
-#endif
 }
 
 /* Work-item: pair. Drops the children that are too far, and counts the others: live, hits, and live_of_query. best.child: the first child
@@ -189,12 +275,8 @@ kernel void nurbs_distance_emit(uint count, uint first_hit, global const NurbsPa
   const size_t n = get_global_id(0);
   if (n >= count) return;
   const NurbsPair pair = pairs[n];
-  const uint cuts = pair.cuts == NOT_TESTED ? 0 : pair.cuts;
   Children children;
-  const Part a = part_a_of(&pair), b = part_b_of(&pair);
-  children.count_a = parts_of(&a, CUT_A(cuts), nodes, children.a);
-  children.count_b = parts_of(&b, CUT_B(cuts), nodes, children.b);
-  children.level = pair.level + levels_of(a.node, CUT_A(cuts), nodes) + levels_of(b.node, CUT_B(cuts), nodes);
+  parts_of_pair(&pair, nodes, &children);
   uint to = live_begins[n], hit = first_hit + hit_begins[n];
   for (uint c = 0; c < MAX_CHILDREN; ++c) {
     const uint i = (uint)n * MAX_CHILDREN + c;

@@ -28,6 +28,8 @@ struct NurbsDistanceOptions {
   double range_m = 0;         ///< kMinima: how far minima may be; positive
   double leaf_m = 0;          ///< kMinima: parts with no larger diagonal are not cut, but polished; positive
   uint32_t max_level = 120;   ///< cuts of both objects together, at most 200
+  /// kLeast: cuts of the search in depth that each query begins with, at most 2^20. 0: what suits the device.
+  uint32_t depth_cuts = 0;
   /// A query with more pairs than this on a level is not searched on: surfaces that are parallel to the tolerance. At most max_pairs / 2.
   uint32_t max_pairs_of_query = 1U << 16;
   uint32_t max_pairs = 1U << 22;  ///< of one level, in memory at a time (150 bytes each), at most 2^26
@@ -61,14 +63,15 @@ struct NurbsDistance {
 
 /// Distances of pairs of NURBS objects, for many pairs at a time, by branch and bound on pairs of parts.
 ///
-/// The device finds pairs of parts of which no bound says that they do not matter. Bounds from below are gaps of boxes around control
-/// points, bounds from above distances of corners. kMinima drops pairs, too, in which the distance grows or falls throughout along a
-/// parameter, by cones around tangents. The host polishes what is left in double: Newton's iteration on the four parameters, kept in the
-/// patches. A minimum at a side that patches share counts only if it is one on all of them.
-/// Guarantees: lower_bound_m; kLeast: the result is above the least distance by no more than its difference from lower_bound_m. kMinima:
-/// each local minimum within the range is in a pair that was polished. The iteration from there finds it if its basin reaches the pair's
-/// middle, so smaller leaves are surer. Surfaces that meet have no isolated minima: ask NurbsQueries where they do. Blocking. Thread: one
-/// at a time. Determinism: run to run on one device.
+/// kLeast: each query first dives, in depth, nearest parts first, for as many cuts as suit the device. Most end there on a CPU. Others go
+/// on from the bound that was found. The device finds pairs of parts of which no bound says that they do not matter. Bounds from below are
+/// gaps of boxes around control points, bounds from above distances of corners. kMinima drops pairs, too, in which the distance grows or
+/// falls throughout along a parameter, by cones around tangents. The host polishes what is left in double: Newton's iteration on the four
+/// parameters, kept in the patches. A minimum at a side that patches share counts only if it is one on all of them. Guarantees:
+/// lower_bound_m; kLeast: the result is above the least distance by no more than its difference from lower_bound_m. kMinima: each local
+/// minimum within the range is in a pair that was polished. The iteration from there finds it if its basin reaches the pair's middle, so
+/// smaller leaves are surer. Surfaces that meet have no isolated minima: ask NurbsQueries where they do. Blocking. Thread: one at a time.
+/// Determinism: run to run on one device.
 class NurbsDistances {
  public:
   static absl::StatusOr<NurbsDistances> Create(const std::shared_ptr<Context>& context, const NurbsDistanceOptions& options);
@@ -79,6 +82,8 @@ class NurbsDistances {
  private:
   NurbsDistances() = default;
   absl::Status MakeKernels(const NurbsObjects& objects);
+  NurbsRule Rule(uint32_t count) const;
+  float Range_m() const;
   /// False if there were too many pairs.
   absl::StatusOr<bool> RunSome(Queue& queue, const NurbsObjects& objects, std::span<const NurbsQuery> queries,
                                std::span<NurbsDistance> results);
@@ -92,7 +97,7 @@ class NurbsDistances {
   NurbsDistanceOptions options_;
   size_t group_ = 1;
   ProgramDefines defines_;
-  Kernel roots_, bounds_, count_, emit_, next_level_;
+  Kernel roots_, in_depth_, bounds_, count_, emit_, next_level_;
   ExclusiveScan scan_;
   DeviceBuffer<NurbsPlacement> placements_;
   DeviceBuffer<NurbsPair> pairs_, next_, found_;

@@ -19,6 +19,7 @@ constexpr double kPole = 1e-6;         // of the length of a patch: a derivative
 constexpr double kEnd = 1e-9;          // how far from the end of a patch is at it
 constexpr double kInside = 1e-3;       // how far from the end of a patch to start from a place there
 constexpr double kFalls = 1e-10;       // of the size: a distance that is less beyond rounding
+constexpr double kNowhere = std::numeric_limits<double>::infinity();
 
 using Matrix4 = std::array<std::array<double, 4>, 4>;
 
@@ -199,18 +200,38 @@ std::array<double, 2> NearestFrom(const Net& net, std::array<double, 2> uv, cons
   return uv;
 }
 
-// Twice half of the size of a net's box, and its middle.
-std::pair<Vector, double> BallAround(const Net& net) {
-  Vector low, high;
-  low.fill(std::numeric_limits<double>::infinity());
-  high.fill(-std::numeric_limits<double>::infinity());
-  for (const Point4& p : net.points) {
+// Grows by points.
+struct Box {
+  Vector low = {kNowhere, kNowhere, kNowhere};
+  Vector high = {-kNowhere, -kNowhere, -kNowhere};
+
+  void Add(const Vector& point) {
     for (size_t k = 0; k < 3; ++k) {
-      low[k] = std::min(low[k], p.x[k] / p.w);
-      high[k] = std::max(high[k], p.x[k] / p.w);
+      low[k] = std::min(low[k], point[k]);
+      high[k] = std::max(high[k], point[k]);
     }
   }
-  return {0.5 * (low + high), 0.5 * Norm(high - low)};
+  bool Holds(const Vector& point, double near) const {
+    bool holds = true;
+    for (size_t k = 0; k < 3; ++k) holds = holds && point[k] >= low[k] - near && point[k] <= high[k] + near;
+    return holds;
+  }
+  PatchBalls::Ball Around() const { return {.centre_m = 0.5 * (low + high), .radius_m = 0.5 * Norm(high - low)}; }
+};
+
+// A bound on how much longer the linear part of a pose makes vectors: the square root of a norm of M^T M.
+double StretchOf(const NurbsPose& pose) {
+  double most = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    double row = 0;
+    for (size_t j = 0; j < 3; ++j) {
+      double product = 0;
+      for (size_t k = 0; k < 3; ++k) product += pose.linear[3 * k + i] * pose.linear[3 * k + j];
+      row += std::abs(product);
+    }
+    most = std::max(most, row);
+  }
+  return std::sqrt(most);
 }
 
 }  // namespace
@@ -241,9 +262,39 @@ PatchMinimum MinimizeDistance(const Net& a, const Net& b, Parameters x, double s
                         IsPositive(FreeSecond(end, pressed, kFlat * trace + kRounding * size_m))};
 }
 
-MinimumFinder::MinimumFinder(const NurbsObjects& objects, const NurbsQuery& query) : objects_(objects) {
-  sides_[0] = {.object = query.object_a, .pose = query.pose_a, .nets = {}};
-  sides_[1] = {.object = query.object_b, .pose = query.pose_b, .nets = {}};
+std::span<const PatchBalls::Ball> PatchBalls::Loose(uint32_t object) {
+  const auto [found, is_new] = loose_.try_emplace(object);
+  if (!is_new) return found->second;
+  const std::span<const double> control = objects_.control(object);
+  found->second.reserve(objects_.patch_count(object));
+  for (uint32_t patch = 0; patch < objects_.patch_count(object); ++patch) {
+    const auto place = objects_.patch_place(objects_.first_patch(object) + patch);
+    Box box;
+    for (size_t i = 0; i <= place.degree_u; ++i) {
+      for (size_t j = 0; j <= place.degree_v; ++j) {
+        const double* p = &control[4 * (place.control + i * place.stride + j)];
+        box.Add({p[0] / p[3], p[1] / p[3], p[2] / p[3]});
+      }
+    }
+    found->second.push_back(box.Around());
+  }
+  return found->second;
+}
+
+const PatchBalls::Ball& PatchBalls::Tight(uint32_t object, uint32_t patch) {
+  const auto [found, is_new] = tight_.try_emplace({object, patch});
+  if (!is_new) return found->second;
+  const Vector middle = objects_.middle_m(object);
+  Box box;
+  for (const Point4& p : PlacedNet(objects_, object, patch, {}, middle).points) box.Add((1 / p.w) * p.x);
+  found->second = box.Around();
+  found->second.centre_m = middle + found->second.centre_m;
+  return found->second;
+}
+
+MinimumFinder::MinimumFinder(const NurbsObjects& objects, const NurbsQuery& query, PatchBalls& balls) : objects_(objects), balls_(balls) {
+  sides_[0] = {.object = query.object_a, .pose = query.pose_a, .stretch = StretchOf(query.pose_a), .nets = {}};
+  sides_[1] = {.object = query.object_b, .pose = query.pose_b, .stretch = StretchOf(query.pose_b), .nets = {}};
   origin_m_ = Placed(query.pose_a, objects.middle_m(query.object_a), {});
   for (const Side& side : sides_) {
     double stretch = 0;
@@ -277,14 +328,25 @@ NurbsMinimum MinimumFinder::Describe(uint32_t patch_a, uint32_t patch_b, const P
   return out;
 }
 
+// Whether a point may be on a side of a net: in the box around its control points, widened.
+bool IsNearSide(const Net& net, int side, const Vector& point, double near) {
+  const bool along_v = side < 2;
+  const size_t fixed = side % 2 == 0 ? 0 : (along_v ? net.nu : net.nv) - 1;
+  Box box;
+  for (size_t i = 0; i < (along_v ? net.nv : net.nu); ++i) {
+    const Point4& p = along_v ? net.at(fixed, i) : net.at(i, fixed);
+    box.Add((1 / p.w) * p.x);
+  }
+  return box.Holds(point, near);
+}
+
 // All places of a net that are a point, as far as a few starts on its sides find them. Of a side that is one point, several.
 void MinimumFinder::AddPlaces(const Net& net, uint32_t patch, const Vector& point, std::vector<Place>& places) const {
-  const auto [middle, radius] = BallAround(net);
   const double near = kSharedPoint * size_m_;
-  if (Norm(point - middle) > radius + near) return;
   constexpr int kStarts = 4;
   const size_t before = places.size();
   for (int side = 0; side < 4; ++side) {
+    if (!IsNearSide(net, side, point, near)) continue;
     for (int i = 0; i <= kStarts; ++i) {
       const double t = static_cast<double>(i) / kStarts;
       const double end = side % 2;
@@ -303,9 +365,15 @@ void MinimumFinder::AddPlaces(const Net& net, uint32_t patch, const Vector& poin
 std::vector<MinimumFinder::Place> MinimumFinder::PlacesOf(Side& side, uint32_t patch, const Vector& point) {
   std::vector<Place> places;
   AddPlaces(NetOf(side, patch), patch, point, places);
-  for (uint32_t other = 0; other < objects_.patch_count(side.object); ++other) {
-    const uint32_t number = objects_.first_patch(side.object) + other;
-    if (number != patch) AddPlaces(NetOf(side, number), number, point, places);
+  const std::span<const PatchBalls::Ball> loose = balls_.Loose(side.object);
+  const double near = 2 * kSharedPoint * size_m_;  // twice, for the rounding of balls
+  const auto is_in = [&](const PatchBalls::Ball& ball) {
+    return Norm(point - Placed(side.pose, ball.centre_m, origin_m_)) <= side.stretch * ball.radius_m + near;
+  };
+  for (uint32_t i = 0; i < loose.size(); ++i) {
+    const uint32_t other = objects_.first_patch(side.object) + i;
+    if (other == patch || !is_in(loose[i]) || !is_in(balls_.Tight(side.object, other))) continue;
+    AddPlaces(NetOf(side, other), other, point, places);
   }
   return places;
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "gpu/collision/nurbs_distance.h"
@@ -30,10 +31,30 @@ struct PatchMinimum {
 /// end, where rounding hides how it falls, until the gradient does. `size_m`: of both patches, for what counts as rounding.
 PatchMinimum MinimizeDistance(const Net& a, const Net& b, Parameters x, double size_m);
 
-/// Polishes pairs of parts of one query into minima.
+/// Balls around the patches of objects as they are, made when they are asked for. The objects must outlive it.
+class PatchBalls {
+ public:
+  struct Ball {
+    Vector centre_m = {};  ///< as the control points were given
+    double radius_m = 0;
+  };
+  explicit PatchBalls(const NurbsObjects& objects) : objects_(objects) {}
+
+  /// Around the control points of each patch of an object.
+  std::span<const Ball> Loose(uint32_t object);
+  /// Around the Bezier points of a patch of the object.
+  const Ball& Tight(uint32_t object, uint32_t patch);
+
+ private:
+  const NurbsObjects& objects_;
+  std::map<uint32_t, std::vector<Ball>> loose_;
+  std::map<std::pair<uint32_t, uint32_t>, Ball> tight_;
+};
+
+/// Polishes pairs of parts of one query into minima. Objects and balls must outlive it.
 class MinimumFinder {
  public:
-  MinimumFinder(const NurbsObjects& objects, const NurbsQuery& query);
+  MinimumFinder(const NurbsObjects& objects, const NurbsQuery& query, PatchBalls& balls);
 
   /// The local minimum that an iteration from the middles of the parts leads to; of nodes, from their first patches. Nothing if it is no
   /// minimum on the patches around, or was returned before. Minima that are not isolated and equally far count as one.
@@ -45,6 +66,7 @@ class MinimumFinder {
   struct Side {
     uint32_t object = 0;
     NurbsPose pose;
+    double stretch = 0;            // no vector becomes longer by more
     std::map<uint32_t, Net> nets;  // by patch, made when they are asked for
   };
   struct Place {
@@ -73,6 +95,7 @@ class MinimumFinder {
   Around LookAround(const Found& from);
 
   const NurbsObjects& objects_;
+  PatchBalls& balls_;
   std::array<Side, 2> sides_;
   Vector origin_m_ = {};
   double size_m_ = 0;

@@ -115,7 +115,7 @@ absl::Status NurbsQueries::MakeKernels(const NurbsObjects& objects, uint32_t sta
   defines["STACK"] = std::to_string(stack);
   ProgramDefines for_self = objects.Defines();
   for (const char* name : {"VOLUME", "SPLIT"}) for_self[name] = "0";
-  for_self["WITH_SHAPE"] = "1";
+  for_self["WITH_CONES"] = "1";
   if (defines == defines_) return absl::OkStatus();
   for (const auto& [kernel, name] :
        {std::pair(&roots_, "nurbs_roots"), std::pair(&expand_, "nurbs_expand"), std::pair(&emit_, "nurbs_emit"),

@@ -21,7 +21,7 @@ kernel void nurbs_expand(NurbsRule rule, global const NurbsPair* pairs, global c
   const Place at_a = place_a(&placements[pair.query]), at_b = place_b(&placements[pair.query]);
   const float slack = placements[pair.query].slack_m;
   Children children;
-  cut_pair(&pair, &at_a, &at_b, &objects, &children);
+  cut_pair(&pair, 0, &at_a, &at_b, &objects, &children);
   uint live_count = 0, hit_count = 0;
   for (uint c = 0; c < MAX_CHILDREN; ++c) {
     const uint i = c / children.count_b, j = c % children.count_b;
@@ -44,12 +44,8 @@ kernel void nurbs_emit(uint count, uint first_hit, global const NurbsPair* pairs
   const size_t n = get_global_id(0);
   if (n >= count) return;
   const NurbsPair pair = pairs[n];
-  const uint cuts = pair.cuts == NOT_TESTED ? 0 : pair.cuts;
   Children children;
-  const Part a = part_a_of(&pair), b = part_b_of(&pair);
-  children.count_a = parts_of(&a, CUT_A(cuts), nodes, children.a);
-  children.count_b = parts_of(&b, CUT_B(cuts), nodes, children.b);
-  children.level = pair.level + levels_of(a.node, CUT_A(cuts), nodes) + levels_of(b.node, CUT_B(cuts), nodes);
+  parts_of_pair(&pair, nodes, &children);
   uint to = live_begins[n], hit = first_hit + hit_begins[n];
   for (uint c = 0; c < MAX_CHILDREN; ++c) {
     const uint code = codes[n * MAX_CHILDREN + c];
@@ -77,24 +73,10 @@ kernel void nurbs_first_hits(NurbsRule rule, global const NurbsPlacement* placem
   uint waiting = 0, test_count = 0;
   NurbsPair pair = {q, 0, placements[q].root_a, 0, 0, placements[q].root_b, 0, 0, NOT_TESTED, 0.0f, 0, 0};
   Children children;
-  Volume kept_a, kept_b; /* of the pair's parts that are not cut, once they are known */
-  uint is_known = 0;
+  KeptVolumes kept;
+  uint has_kept = 0;
   for (;;) {
-    const uint cuts = pair.cuts == NOT_TESTED ? 0 : pair.cuts;
-    const Part a = part_a_of(&pair), b = part_b_of(&pair);
-    children.count_a = parts_of(&a, CUT_A(cuts), nodes, children.a);
-    children.count_b = parts_of(&b, CUT_B(cuts), nodes, children.b);
-    children.level = pair.level + levels_of(a.node, CUT_A(cuts), nodes) + levels_of(b.node, CUT_B(cuts), nodes);
-    if (is_known && CUT_A(cuts) == 0) {
-      children.volume_a[0] = kept_a;
-    } else {
-      volumes_of_parts(&a, CUT_A(cuts), children.a, children.count_a, &at_a, &objects, children.volume_a);
-    }
-    if (is_known && CUT_B(cuts) == 0) {
-      children.volume_b[0] = kept_b;
-    } else {
-      volumes_of_parts(&b, CUT_B(cuts), children.b, children.count_b, &at_b, &objects, children.volume_b);
-    }
+    cut_pair(&pair, has_kept ? &kept : 0, &at_a, &at_b, &objects, &children);
     /* Children that are not apart, the farthest first. */
     float far_sq[MAX_CHILDREN];
     uint order[MAX_CHILDREN];
@@ -120,7 +102,7 @@ kernel void nurbs_first_hits(NurbsRule rule, global const NurbsPlacement* placem
         break;
       }
       pair = stack[--waiting];
-      is_known = 0;
+      has_kept = 0;
       continue;
     }
     for (uint k = 0; k < count; ++k) {
@@ -131,9 +113,9 @@ kernel void nurbs_first_hits(NurbsRule rule, global const NurbsPlacement* placem
       if (k + 1 < count) {
         stack[waiting++] = pair;
       } else {
-        kept_a = children.volume_a[i];
-        kept_b = children.volume_b[j];
-        is_known = 1;
+        kept.a = children.volume_a[i];
+        kept.b = children.volume_b[j];
+        has_kept = 1;
       }
     }
     if (pair.cuts == 0) break;

@@ -1,4 +1,4 @@
-/* Searches for parts of one surface that may meet; see NurbsQueryOptions.is_self. Given by the host: VOLUME 0, SPLIT 0, WITH_SHAPE 1, and
+/* Searches for parts of one surface that may meet; see NurbsQueryOptions.is_self. Given by the host: VOLUME 0, SPLIT 0, WITH_CONES 1, and
    what nurbs_parts.clh takes. A pair of a part with itself stands for all pairs inside it. */
 #include "gpu/collision/nurbs_injective.clh"
 #include "gpu/collision/nurbs_parts.clh"

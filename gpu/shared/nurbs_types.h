@@ -83,8 +83,8 @@ typedef struct NurbsDistanceBest {
   UInt upper_bits;       /* the distance is no more [m] */
   UInt patch_upper_bits; /* the same, from pairs of parts of patches alone */
   UInt child;            /* of the level: the first with this bound */
-  UInt padding;
-  NurbsPair pair; /* with this bound */
+  UInt is_done;          /* nothing is left to search: no distance is less by more than the allowance */
+  NurbsPair pair;        /* with this bound */
 } NurbsDistanceBest;
 
 /* The middles of the two parts of a hit. World axes, origin where the first object's is. */

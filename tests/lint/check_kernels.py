@@ -40,7 +40,7 @@ VARIANTS = {
        for stem in ("all_pairs", "body_broad_phase", "kdop", "principal_axis", "sweep_and_prune")},
     "gpu/dynamics/rigid_volumes.cl": [*({"AXES": axes} for axes in ("0", "3", "7", "9", "13")), {"AXES": "3", "ORIENTED": "1"}],
     "gpu/collision/nurbs_distance.cl": [{"MAX_ORDER": "4", "ORDER_U": order, "ORDER_V": order, "RATIONAL": rational, "VOLUME": "0", "SPLIT": "0",
-                                         "WITH_SHAPE": "1", "MINIMA": minima} for order, rational, minima in
+                                         "WITH_CORNERS": "1", "WITH_CONES": minima, "MINIMA": minima} for order, rational, minima in
                                         (("4", "0", "0"), ("0", "1", "0"), ("4", "1", "1"), ("0", "0", "1"))],
     "gpu/collision/nurbs_motion.cl": [{"MAX_ORDER": "4", "ORDER_U": order, "ORDER_V": order, "RATIONAL": rational, "VOLUME": "0", "SPLIT": "0",
                                        "STACK": "64"} for order, rational in (("4", "0"), ("0", "1"))],
@@ -51,7 +51,7 @@ VARIANTS = {
                                        (("0", "0", "4", "0"), ("1", "1", "0", "1"), ("2", "2", "0", "1"), ("3", "3", "4", "1"), ("4", "0", "0", "1"),
                                         ("5", "0", "0", "1"), ("6", "3", "0", "0"))],
     "gpu/collision/nurbs_self.cl": [{"MAX_ORDER": "4", "ORDER_U": order, "ORDER_V": order, "RATIONAL": rational, "VOLUME": "0", "SPLIT": "0",
-                                     "WITH_SHAPE": "1"} for order, rational in (("4", "0"), ("0", "1"))],
+                                     "WITH_CONES": "1"} for order, rational in (("4", "0"), ("0", "1"))],
     "gpu/primitives/radix_sort.cl": [{"KEY": "uint", "FLOAT_KEYS": "0"}, {"KEY": "uint", "FLOAT_KEYS": "1"}, {"KEY": "ulong", "FLOAT_KEYS": "0"}],
     "gpu/primitives/reduce.cl": [{"VALUE": "float", "ELEMENT": "float", "REDUCE_SUM": "1", "IDENTITY": "0"},
                                  {"VALUE": "uint", "ELEMENT": "uint", "REDUCE_MIN": "1", "MIN_FUNCTION": "min", "IDENTITY": "UINT_MAX"},

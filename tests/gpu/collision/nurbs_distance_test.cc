@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "sim/nurbs/nurbs_shapes.h"
 #include "tests/gpu/collision/nurbs_models.h"
 #include "tests/support/device_test.h"
@@ -325,6 +328,49 @@ TEST_F(NurbsDistanceTest, MinimaOfBumpySheetsAreThoseOfManyStarts) {
   EXPECT_GE(known, kIsNative ? 1U : 10U);
 }
 
+// However far a query goes in depth: the same distance, and a bound as good. The last search has no breadth left to do.
+TEST_F(NurbsDistanceTest, DepthAndBreadthFindTheSameDistance) {
+  std::mt19937 random(7);
+  std::vector<Patches> models = {sim::NurbsTorus(0.5, 0.2)};
+  for (int i = 0; i < (kIsNative ? 1 : 3); ++i) {
+    models.push_back({Sheet({.degree_u = 3, .degree_v = 3, .inside_u = 4, .inside_v = 3, .height_m = 0.4}, &random)});
+  }
+  const auto objects = Objects(models);
+  ASSERT_TRUE(objects);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  std::vector<NurbsQuery> queries;
+  for (int i = 0; i < (kIsNative ? 2 : 60); ++i) {
+    const Vector3d axis(uniform(random), uniform(random), uniform(random));
+    const Vector3d away = 1.2 * Vector3d(uniform(random), uniform(random), uniform(random));
+    queries.push_back({.object_a = static_cast<uint32_t>(i) % static_cast<uint32_t>(models.size()),
+                       .object_b = static_cast<uint32_t>(i / 2) % static_cast<uint32_t>(models.size()),
+                       .pose_a = PoseOf(Turned(3 * uniform(random), axis, {0, 0, 0})),
+                       .pose_b = PoseOf(Turned(3 * uniform(random), {axis.z(), axis.y(), axis.x()}, away))});
+  }
+  const double tolerance_m = kIsNative ? 0.05 : 1e-3;
+  NurbsDistanceOptions options{.tolerance_m = tolerance_m, .depth_cuts = 1};
+  const auto in_breadth = Run(*objects, queries, options);
+  size_t meeting = 0;
+  for (const uint32_t cuts : {20U, 300U, 1U << 20}) {
+    options.depth_cuts = cuts;
+    if (cuts == 1U << 20) options.max_pairs = 2 * (options.max_pairs_of_query = static_cast<uint32_t>(queries.size()));
+    const auto results = Run(*objects, queries, options);
+    for (size_t i = 0; i < queries.size(); ++i) {
+      SCOPED_TRACE(absl::StrCat("query ", i, ", cuts ", cuts));
+      EXPECT_TRUE(results[i].is_complete);
+      ASSERT_EQ(results[i].minima.size(), 1U);
+      const double distance_m = results[i].minima[0].distance_m, other_m = in_breadth[i].minima[0].distance_m;
+      EXPECT_NEAR(distance_m, other_m, 1.1 * tolerance_m);
+      EXPECT_LE(results[i].lower_bound_m, std::min(distance_m, other_m));
+      EXPECT_GE(results[i].lower_bound_m, distance_m - 1.1 * tolerance_m);
+      meeting += distance_m < 1e-9 ? 1 : 0;
+    }
+  }
+  if (kIsNative) return;
+  EXPECT_GT(meeting, 5U);
+  EXPECT_LT(meeting, 2 * queries.size());
+}
+
 // Many queries at a time are as single ones; few pairs in memory give the same.
 TEST_F(NurbsDistanceTest, ManyQueriesGiveWhatSingleOnesGive) {
   std::mt19937 random(6);
@@ -341,6 +387,8 @@ TEST_F(NurbsDistanceTest, ManyQueriesGiveWhatSingleOnesGive) {
   const NurbsDistanceOptions options{.tolerance_m = 1e-2};
   const auto all = Run(*objects, queries, options);
   NurbsDistanceOptions narrow = options;
+  narrow.depth_cuts = 1;
+  const auto in_breadth = Run(*objects, queries, narrow);
   narrow.max_pairs_of_query = 64;
   narrow.max_pairs = 200;
   const auto in_parts = Run(*objects, queries, narrow);
@@ -348,8 +396,8 @@ TEST_F(NurbsDistanceTest, ManyQueriesGiveWhatSingleOnesGive) {
     ASSERT_EQ(all[i].minima.size(), 1U);
     EXPECT_LE(in_parts[i].lower_bound_m, all[i].minima[0].distance_m);
     if (in_parts[i].is_complete) {
-      EXPECT_EQ(in_parts[i].minima[0].distance_m, all[i].minima[0].distance_m);
-      EXPECT_EQ(in_parts[i].lower_bound_m, all[i].lower_bound_m);
+      EXPECT_EQ(in_parts[i].minima[0].distance_m, in_breadth[i].minima[0].distance_m);
+      EXPECT_EQ(in_parts[i].lower_bound_m, in_breadth[i].lower_bound_m);
     }
     if (i % 7 != 0) continue;
     const auto alone = Run(*objects, {queries[i]}, options);
@@ -369,6 +417,7 @@ TEST_F(NurbsDistanceTest, WrongInputIsRefused) {
   EXPECT_THAT(message(minima, [](auto& o) { o.range_m = NAN; }), HasSubstr("range_m: nan"));
   EXPECT_THAT(message(minima, [](auto& o) { o.leaf_m = -1; }), HasSubstr("leaf_m: -1"));
   EXPECT_THAT(message({}, [](auto& o) { o.max_level = 201; }), HasSubstr("max_level: 201"));
+  EXPECT_THAT(message({}, [](auto& o) { o.depth_cuts = (1U << 20) + 1; }), HasSubstr("depth_cuts: 1048577"));
   EXPECT_THAT(message({}, [](auto& o) { o.max_pairs = 1; }), HasSubstr("max_pairs: 1"));
   EXPECT_THAT(message({}, [](auto& o) { o.max_pairs_of_query = 1U << 22; }), HasSubstr("max_pairs_of_query"));
   EXPECT_THAT(message({}, [](auto& o) { o.mode = static_cast<NurbsDistanceMode>(2); }), HasSubstr("mode"));
