@@ -516,11 +516,13 @@ absl::Status RigidBlocks::MoveJointed(Queue& queue, const RigidSurroundings& sce
 
 absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x) {
   PALPATE_RETURN_IF_ERROR(queue.Launch(finish_, Bodies(), Arg("count", body_count()), Arg("p", *scene.params), Arg("blocks", states_)));
-  return frames_ ? frames_->Fit(queue, scene, x, states_, nullptr) : absl::OkStatus();
+  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Fit(queue, scene, x, states_, nullptr));
+  return joints_ ? joints_->Finish(queue, states_) : absl::OkStatus();
 }
 
 absl::Status RigidBlocks::RollBack(Queue& queue) {
-  return queue.Launch(roll_back_, Bodies(), Arg("count", body_count()), Arg("blocks", states_), Arg("way_m", way_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(roll_back_, Bodies(), Arg("count", body_count()), Arg("blocks", states_), Arg("way_m", way_)));
+  return joints_ ? joints_->Finish(queue, states_) : absl::OkStatus();
 }
 
 absl::StatusOr<std::span<const RigidBlockState>> RigidBlocks::ReadStates(Queue& queue) {

@@ -452,6 +452,7 @@ absl::Status RigidJoints::MakeKernels(Queue& queue) {
   for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&begin_, "joint_begin"},
                                                                                            {&make_rows_, "joint_rows"},
                                                                                            {&solve_, "joint_solve"},
+                                                                                           {&finish_, "joint_finish"},
                                                                                            {&report_, "joint_report"},
                                                                                            {&share_, "joint_share"},
                                                                                            {&least_, "joint_least"}}) {
@@ -502,8 +503,9 @@ absl::Status RigidJoints::GoOnFrom(Queue& queue, RigidJoints& old) {
 absl::Status RigidJoints::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described, or lives for one step.
   [[maybe_unused]] auto& [plan, initial, data, initial_rows, rows, scheme_host, has_history, must_write, reports_host, group, device_bytes,
-                          begin, make_rows, solve, report, share, least, scheme, joints, places, groups, nodes, below, targets, joint_order,
-                          members, row_states, reals, diagonals, blocks, lower, unknowns, couplings, coupling_h, systems, reports] = *this;
+                          begin, make_rows, solve, finish, report, share, least, scheme, joints, places, groups, nodes, below, targets,
+                          joint_order, members, row_states, reals, diagonals, blocks, lower, unknowns, couplings, coupling_h, systems,
+                          reports] = *this;
   std::vector<double> values(reals.count());
   std::vector<uint32_t> row_state_values(row_states.count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(reals, std::span<double>(values)));
@@ -553,6 +555,11 @@ absl::Status RigidJoints::Solve(Queue& queue, const DeviceBuffer<StepParams>& pa
                       Arg("couplings", couplings_), Arg("coupling_h", coupling_h_), Arg("joints", joints_), Arg("places", places_),
                       Arg("reals", reals_), Arg("states", row_states_), Arg("diagonals", diagonals_), Arg("blocks", blocks_),
                       Arg("lower", lower_), Arg("unknowns", unknowns_), Arg("systems", systems_));
+}
+
+absl::Status RigidJoints::Finish(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks) {
+  return queue.Launch(finish_, {count(), group_}, Arg("count", count()), Arg("joints", joints_), Arg("places", places_),
+                      Arg("systems", systems_), Arg("blocks", blocks), Arg("reals", reals_));
 }
 
 absl::Status RigidJoints::ShareOfGroups(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<float>& shares) {

@@ -503,16 +503,30 @@ __kernel void joint_solve(uint count, constant JointScheme* scheme, const __glob
   }
 }
 
-/* What each joint does at the end of a step. Work-item: joint. */
+/* End of a step: efforts as far as the newest moves went, and where these led. The next step may be that of a solver that took over or
+   loaded this state, which does not hold the shares of these moves. Work-item: joint. */
+__kernel void joint_finish(uint count, const __global JointData* joints, const __global JointPlace* places,
+                           const __global JointBodySystem* systems, const __global RigidBlockState* blocks, __global double* reals) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const __global JointData* joint = joints + i;
+  __global double* real = reals + (size_t)i * JOINT_REALS;
+  take_efforts(real, places[i], systems);
+  JointRows rows;
+  rows_at(joint, pose_of(blocks, joint->body_a, 0), pose_of(blocks, joint->body_b, 0), real[Q_START + 5], &rows);
+  for (uint r = 0; r < 6; ++r) real[Q_NEW + r] = rows.q[r];
+}
+
+/* What each joint does, at the end of a step or after any of its sweeps. Work-item: joint. */
 __kernel void joint_report(uint count, constant JointScheme* scheme, const __global JointData* joints, const __global JointPlace* places,
-                           const __global JointBodySystem* systems, const __global RigidBlockState* blocks, __global double* reals,
+                           const __global JointBodySystem* systems, const __global RigidBlockState* blocks, const __global double* reals,
                            const __global uint* states, __global JointReport* reports) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const Weights weights = weights_of(scheme);
   const __global JointData* joint = joints + i;
-  __global double* real = reals + (size_t)i * JOINT_REALS;
-  take_efforts(real, places[i], systems);
+  const __global double* real = reals + (size_t)i * JOINT_REALS;
+  const double share = share_of(places[i], systems);
   JointRows rows;
   rows_at(joint, pose_of(blocks, joint->body_a, 0), pose_of(blocks, joint->body_b, 0), real[Q_START + 5], &rows);
   JointReport out;
@@ -520,9 +534,8 @@ __kernel void joint_report(uint count, constant JointScheme* scheme, const __glo
   double off_m = 0.0, off_rad = 0.0;
   for (uint r = 0; r < 6; ++r) {
     const uint state = states[6 * i + r];
-    real[Q_NEW + r] = rows.q[r];
     out.coordinates[r] = (float)rows.q[r];
-    const double effort = state == ROW_IS_ABSENT ? 0.0 : real[EFFORT + r] + real[GIVEN + r];
+    const double effort = state == ROW_IS_ABSENT ? 0.0 : effort_after(real, r, share) + real[GIVEN + r];
     out.efforts[r] = (float)effort;
     double acting[6];
     acting_row(real, 1, r, &weights, may_average(real, r), acting);

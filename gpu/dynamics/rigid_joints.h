@@ -104,13 +104,16 @@ class RigidJoints {
   /// systems(): from blocks and forces to moves.
   absl::Status Solve(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<RigidBlockState>& blocks);
 
+  /// End of the step, kept or rolled back: from here on GoOnFrom and SaveState find all that the next one needs.
+  absl::Status Finish(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks);
+
   /// The least of the shares [vertex] of a group's bodies becomes that of all of them.
   absl::Status ShareOfGroups(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<float>& shares);
 
   /// The least share of the bodies of a group, in systems(), becomes that of all of them.
   absl::Status LeastOfGroups(Queue& queue);
 
-  /// Of the newest step. Blocking.
+  /// Of the newest step; changes nothing. Blocking.
   absl::StatusOr<std::span<const JointReport>> ReadReports(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks);
 
   /// Locked coordinates that join a body to the world, as rows over (velocity of its centre, angular velocity) in world axes.
@@ -134,7 +137,7 @@ class RigidJoints {
   std::vector<JointReport> reports_host_;
   uint32_t group_ = 1;  // work-items
   size_t device_bytes_ = 0;
-  Kernel begin_, make_rows_, solve_, report_, share_, least_;
+  Kernel begin_, make_rows_, solve_, finish_, report_, share_, least_;
   DeviceBuffer<JointScheme> scheme_;
   DeviceBuffer<JointData> joints_;
   DeviceBuffer<JointPlace> places_;
