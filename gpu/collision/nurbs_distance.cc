@@ -23,7 +23,7 @@ constexpr uint32_t kMaxLevel = 200;
 constexpr uint32_t kMaxPairs = 1U << 26;
 constexpr double kMaxLength_m = 1e12;
 // Cuts of a query's search in depth. On a CPU most end by themselves; on a GPU a work-item alone is slow, and a first bound is enough.
-constexpr uint32_t kCutsOnCpu = 4096;
+constexpr uint32_t kCutsOnCpu = 1U << 14;
 constexpr uint32_t kCutsOnGpu = 64;
 constexpr uint32_t kMaxCuts = 1U << 20;
 // Of the distance: what the kernel allows for at least; see `wanted` in nurbs_distance.cl.
