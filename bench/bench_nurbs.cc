@@ -199,6 +199,7 @@ class Suite {
     report_.Add(name, "query_cpu", times.cpu_s / count, "s");
     report_.Add(name, "hitting", static_cast<double>(hit_queries) / count, "ratio");
     report_.Add(name, "box_tests", static_cast<double>(result.pair_tests) / count, "count");
+    report_.Add(name, "peak_memory", static_cast<double>(result.peak_bytes), "bytes");
     if (!options.first_only) report_.Add(name, "hits", static_cast<double>(result.hits.size()) / count, "count");
     return absl::OkStatus();
   }

@@ -38,6 +38,8 @@ SOURCES = {
     "view": DEVICE + ["gpu/primitives", "gpu/collision", "bench/bench_view.cc", "bench/bench_view_peers.cc", "bench/bench_view_peers.h"],
     "rigid": DEVICE + ["gpu/primitives", "gpu/collision", "gpu/dynamics/rigid_bodies.cc", "gpu/dynamics/rigid_bodies.cl",
                        "gpu/dynamics/rigid_bodies.h", "bench/bench_rigid.cc"],
+    "nurbs": DEVICE + ["gpu/primitives", "gpu/collision", "sim/nurbs", "bench/bench_nurbs.cc", "bench/bench_nurbs_fcl.cc", "bench/bench_nurbs_occt.cc"],
+    "nurbs_scenes": SCENE + ["bench/bench_nurbs_scenes.cc"],
     "step": SCENE + ["bench/bench_step.cc"],
     "tissue": SCENE + ["bench/bench_tissue.cc"],
     "surgery": SCENE + ["bench/bench_surgery.cc"],
@@ -51,6 +53,9 @@ SOURCES = {
 RECORD = {
     "primitives": [["--filter", "copy|sort_u32/10000|sort_u32/1000000"]],
     "step": [[]],
+    # Planted pairs and falls are checked by tests; here are the rates, and what others take.
+    "nurbs": [["--filter", "levels|volumes|splits|within_1_mm|distances|occt"]],
+    "nurbs_scenes": [[]],
     "proximity": [[]],
     "ccd": [[]],
     "view": [[]],

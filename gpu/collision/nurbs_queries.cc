@@ -143,6 +143,7 @@ absl::StatusOr<NurbsQueryResult> NurbsQueries::Run(Queue& queue, const NurbsObje
   const uint32_t stack = options_.is_self ? 1 : ((cuts + levels_of_cut) * (children_ - 1) / levels_of_cut / 64 + 1) * 64;
   PALPATE_RETURN_IF_ERROR(MakeKernels(objects, stack));
   if (options_.first_only) {
+    result.peak_bytes = (stack + 1) * sizeof(NurbsPair) + sizeof(NurbsPlacement) + sizeof(uint32_t);
     constexpr size_t kBatch = size_t{1} << 18;
     for (size_t begin = 0; begin < queries.size(); begin += kBatch) {
       const std::span<const NurbsQuery> batch = queries.subspan(begin, std::min(kBatch, queries.size() - begin));
@@ -229,6 +230,9 @@ absl::StatusOr<bool> NurbsQueries::RunAll(Queue& queue, const NurbsObjects& obje
     if (result.hits.size() + hit_count + hit_total > options_.max_hits) {
       return absl::ResourceExhaustedError(absl::StrCat("NURBS queries: more than max_hits = ", options_.max_hits, " hits"));
     }
+    const size_t of_pair = sizeof(NurbsPair) + children_ + 2 * sizeof(uint32_t);
+    const size_t pairs = (size_t{live_total} + hit_count + hit_total) * sizeof(NurbsPair);
+    result.peak_bytes = std::max<uint64_t>(result.peak_bytes, queries.size() * sizeof(NurbsPlacement) + count * of_pair + pairs);
     PALPATE_RETURN_IF_ERROR(Grow(context_, next_, live_total, "nurbs pairs"));
     if (found_.count() < size_t{hit_count} + hit_total) {
       const size_t needed = size_t{hit_count} + hit_total;

@@ -85,6 +85,8 @@ struct NurbsQueryResult {
   std::vector<NurbsHit> hits;  ///< sorted by query, patches and intervals
   uint64_t pair_tests = 0;     ///< of volumes
   uint32_t levels = 0;         ///< launches of the search over all queries; 0 with first_only
+  /// Device memory that the largest batch needed at a time, beside its objects. With first_only that of one query: its stack and records.
+  uint64_t peak_bytes = 0;
 };
 
 /// Where pairs of NURBS objects meet, for many pairs at a time, by cutting the parts that may until they are small.

@@ -627,12 +627,20 @@ TEST_F(NurbsQueriesTest, ManyQueriesGiveWhatSingleOnesGive) {
   EXPECT_TRUE(all_same(all.hits, Run(*objects, queries, options).hits));
   // Bounded memory: the same in halves, and an error where a query alone is too much.
   NurbsQueryOptions narrow = options;
-  narrow.max_pairs = kIsNative ? 60 : 3000;
+  narrow.max_pairs = kIsNative ? 60 : 300;
   const auto in_parts = TryRun(*objects, queries, narrow);
   if (in_parts.ok()) {
     EXPECT_TRUE(all_same(all.hits, in_parts->hits));
   }
   EXPECT_TRUE(kIsNative || in_parts.ok()) << in_parts.status();
+  EXPECT_GE(all.peak_bytes, all.hits.size() * sizeof(NurbsPair));
+  if (!kIsNative) {
+    EXPECT_LT(in_parts->peak_bytes, all.peak_bytes);
+    // In depth a query needs little, however deep it goes.
+    const NurbsQueryResult first = Run(*objects, queries, {.first_only = true, .max_level = 55});
+    EXPECT_GE(first.peak_bytes, 55 * sizeof(NurbsPair));
+    EXPECT_LT(first.peak_bytes, 100'000U);
+  }
   narrow.max_pairs = 2;
   EXPECT_THAT(std::string(TryRun(*objects, queries, narrow).status().message()), HasSubstr("more than max_pairs = 2 pairs"));
   narrow = options;
