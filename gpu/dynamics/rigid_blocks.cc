@@ -504,14 +504,19 @@ absl::Status RigidBlocks::MoveJointed(Queue& queue, const RigidSurroundings& sce
   PALPATE_RETURN_IF_ERROR(queue.Launch(share_jointed_, Groups(member_count), Arg("count", member_count), Arg("has_planes", has_planes),
                                        Arg("members", joints_->members()), Arg("local_m", local_), Arg("detected", view(scene.detected)),
                                        Arg("clear_m", view(scene.clear_m)), Arg("begins", view(scene.entry_begins)), Arg("own", own_),
-                                       Arg("bounds", view(scene.bounds)), Arg("blocks", states_), Arg("systems", joints_->systems())));
-  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Share(queue, scene, x, joints_->systems()));
-  PALPATE_RETURN_IF_ERROR(joints_->LeastOfGroups(queue));
-  if (frames_) PALPATE_RETURN_IF_ERROR(frames_->Move(queue, scene, x, touched, joints_->systems()));
+                                       Arg("bounds", view(scene.bounds)), Arg("blocks", states_), Arg("group_of", joints_->group_of()),
+                                       Arg("systems", joints_->systems()), Arg("group_shares", joints_->group_shares())));
+  if (frames_) {
+    // Sets of vertices take from these shares, and move by them.
+    PALPATE_RETURN_IF_ERROR(frames_->Share(queue, scene, x, joints_->systems()));
+    PALPATE_RETURN_IF_ERROR(joints_->LeastOfGroups(queue));
+    PALPATE_RETURN_IF_ERROR(frames_->Move(queue, scene, x, touched, joints_->systems()));
+  }
   return queue.Launch(move_jointed_, Groups(member_count), Arg("count", member_count), Arg("has_planes", has_planes),
                       Arg("members", joints_->members()), Arg("local_m", local_), Arg("detected", view(scene.detected)),
                       Arg("clear_m", view(scene.clear_m)), Arg("begins", view(scene.entry_begins)), Arg("own", own_),
-                      Arg("bounds", view(scene.bounds)), Arg("blocks", states_), Arg("systems", joints_->systems()), Arg("way_m", way_));
+                      Arg("bounds", view(scene.bounds)), Arg("group_of", joints_->group_of()), Arg("group_shares", joints_->group_shares()),
+                      Arg("blocks", states_), Arg("systems", joints_->systems()), Arg("way_m", way_));
 }
 
 absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x) {

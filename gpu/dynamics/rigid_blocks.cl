@@ -863,11 +863,13 @@ static inline Pose jointed_goal(const __global RigidBlockState* b, const __globa
   return to;
 }
 
-/* The share of its way that planes leave to each body with joints. `members`: the bodies. Group: one of these. */
+/* The share of its way that planes leave to each body with joints, and the least one of its group. `members`: the bodies. Group: one of
+   these. */
 KERNEL_OF_BODIES void rigid_share_jointed(uint count, uint has_planes, const __global uint* members, const __global float4* local_m,
                                           const __global float4* detected, const __global float* clear_m, const __global uint* begins,
                                           const __global RigidPairs* own, const __global float4* bounds,
-                                          const __global RigidBlockState* blocks, __global JointBodySystem* systems) {
+                                          const __global RigidBlockState* blocks, const __global uint* group_of,
+                                          __global JointBodySystem* systems, __global uint* group_shares) {
   SHARED_BY_GROUP(shared, 1)
   const uint m = body_of_group();
   if (m >= count) return;
@@ -881,14 +883,17 @@ KERNEL_OF_BODIES void rigid_share_jointed(uint count, uint has_planes, const __g
   if (has_planes != 0u && longest_way(detected_pose, to, b->radius_m) > own[i].clear_m) {
     share *= feasible_share(b, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds, shared);
   }
-  if (BODY_ITEM == 0u) systems[m].share = share;
+  if (BODY_ITEM != 0u) return;
+  systems[m].share = share;
+  atomic_min(&group_shares[group_of[m]], as_uint(share)); /* shares are not negative: their bits are in their order */
 }
 
 /* Bodies with joints move along as far as their group may. They are not shifted behind planes, as others are: that would take them out of
    their joints, and so does it if one of them is stopped alone. Group: one of these bodies. */
 KERNEL_OF_BODIES void rigid_move_jointed(uint count, uint has_planes, const __global uint* members, const __global float4* local_m,
                                          const __global float4* detected, const __global float* clear_m, const __global uint* begins,
-                                         const __global RigidPairs* own, const __global float4* bounds, __global RigidBlockState* blocks,
+                                         const __global RigidPairs* own, const __global float4* bounds, const __global uint* group_of,
+                                         const __global uint* group_shares, __global RigidBlockState* blocks,
                                          __global JointBodySystem* systems, __global float* way_m) {
   SHARED_BY_GROUP(shared, 1)
   const uint m = body_of_group();
@@ -897,7 +902,8 @@ KERNEL_OF_BODIES void rigid_move_jointed(uint count, uint has_planes, const __gl
   __global RigidBlockState* b = blocks + i;
   const Pose from = {b->center.xyz, b->rotation};
   const Pose detected_pose = {b->center_detected.xyz, b->rotation_detected};
-  Pose pose = jointed_goal(b, systems + m, systems[m].share);
+  const float share = as_float(group_shares[group_of[m]]);
+  Pose pose = jointed_goal(b, systems + m, share);
   /* Arcs may bulge where their ends are allowed. */
   if (has_planes != 0u && longest_way(detected_pose, pose, b->radius_m) > own[i].clear_m) {
     const float allowed = feasible_share(b, from, pose, MAXFLOAT, local_m, detected, clear_m, begins, bounds, shared);
@@ -905,7 +911,8 @@ KERNEL_OF_BODIES void rigid_move_jointed(uint count, uint has_planes, const __gl
   }
   BODY_BARRIER
   if (BODY_ITEM != 0u) return;
-  b->is_truncated = systems[m].share < 1.0f;
+  systems[m].share = share;
+  b->is_truncated = share < 1.0f;
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
   way_m[i + 1] += longest_way(from, pose, b->radius_m);

@@ -424,6 +424,14 @@ absl::Status RigidJoints::MakeBuffers(Queue& queue, std::span<const JointCouplin
   PALPATE_ASSIGN_OR_RETURN(lower_, DeviceBuffer<double>::Create(context, plan_.block_count * kBlockReals, "joint factors"));
   PALPATE_ASSIGN_OR_RETURN(unknowns_, DeviceBuffer<double>::Create(context, plan_.nodes.size() * kRows, "joint unknowns"));
   PALPATE_ASSIGN_OR_RETURN(systems_, DeviceBuffer<JointBodySystem>::Create(context, plan_.members.size(), "jointed bodies"));
+  std::vector<uint32_t> group_of(plan_.members.size());
+  for (size_t g = 0; g < plan_.groups.size(); ++g) {
+    for (uint32_t n = plan_.groups[g].node_begin; n < plan_.groups[g].node_end; ++n) {
+      if (plan_.nodes[n].is_joint == 0) group_of[plan_.nodes[n].index] = static_cast<uint32_t>(g);
+    }
+  }
+  PALPATE_ASSIGN_OR_RETURN(group_of_, CreateBufferFrom(queue, std::span<const uint32_t>(group_of), "groups of jointed bodies"));
+  PALPATE_ASSIGN_OR_RETURN(group_shares_, DeviceBuffer<uint32_t>::Create(context, plan_.groups.size(), "shares of joint groups"));
   PALPATE_ASSIGN_OR_RETURN(reports_, DeviceBuffer<JointReport>::Create(context, count(), "joint reports"));
   PALPATE_ASSIGN_OR_RETURN(couplings_, CreateBufferFrom(queue, std::span<const JointCoupling>(plan_.couplings), "joint couplings"));
   PALPATE_ASSIGN_OR_RETURN(coupling_h_,
@@ -450,7 +458,6 @@ absl::Status RigidJoints::SetCouplings(Queue& queue, std::span<const JointCoupli
 
 absl::Status RigidJoints::MakeKernels(Queue& queue) {
   for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&begin_, "joint_begin"},
-                                                                                           {&make_rows_, "joint_rows"},
                                                                                            {&solve_, "joint_solve"},
                                                                                            {&finish_, "joint_finish"},
                                                                                            {&report_, "joint_report"},
@@ -503,9 +510,9 @@ absl::Status RigidJoints::GoOnFrom(Queue& queue, RigidJoints& old) {
 absl::Status RigidJoints::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described, or lives for one step.
   [[maybe_unused]] auto& [plan, initial, data, initial_rows, rows, scheme_host, has_history, must_write, reports_host, group, device_bytes,
-                          begin, make_rows, solve, finish, report, share, least, scheme, joints, places, groups, nodes, below, targets,
-                          joint_order, members, row_states, reals, diagonals, blocks, lower, unknowns, couplings, coupling_h, systems,
-                          reports] = *this;
+                          begin, solve, finish, report, share, least, scheme, joints, places, groups, nodes, below, targets, joint_order,
+                          members, row_states, reals, diagonals, blocks, lower, unknowns, couplings, coupling_h, systems, group_of,
+                          group_shares, reports] = *this;
   std::vector<double> values(reals.count());
   std::vector<uint32_t> row_state_values(row_states.count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(reals, std::span<double>(values)));
@@ -546,15 +553,12 @@ absl::Status RigidJoints::Begin(Queue& queue, const DeviceBuffer<StepParams>& pa
 }
 
 absl::Status RigidJoints::Solve(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<RigidBlockState>& blocks) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(make_rows_, {count(), group_}, Arg("count", count()), Arg("scheme", scheme_), Arg("p", params),
-                                       Arg("joints", joints_), Arg("places", places_), Arg("systems", systems_), Arg("blocks", blocks),
-                                       Arg("reals", reals_), Arg("states", row_states_)));
-  const auto group_count = static_cast<uint32_t>(plan_.groups.size());
-  return queue.Launch(solve_, {group_count, group_}, Arg("count", group_count), Arg("scheme", scheme_), Arg("groups", groups_),
+  return queue.Launch(solve_, {plan_.groups.size() * group_, group_}, Arg("scheme", scheme_), Arg("p", params), Arg("groups", groups_),
                       Arg("nodes", nodes_), Arg("below", below_), Arg("targets", targets_), Arg("joint_order", joint_order_),
                       Arg("couplings", couplings_), Arg("coupling_h", coupling_h_), Arg("joints", joints_), Arg("places", places_),
-                      Arg("reals", reals_), Arg("states", row_states_), Arg("diagonals", diagonals_), Arg("blocks", blocks_),
-                      Arg("lower", lower_), Arg("unknowns", unknowns_), Arg("systems", systems_));
+                      Arg("bodies", blocks), Arg("reals", reals_), Arg("states", row_states_), Arg("diagonals", diagonals_),
+                      Arg("blocks", blocks_), Arg("lower", lower_), Arg("unknowns", unknowns_), Arg("systems", systems_),
+                      Arg("shares", group_shares_));
 }
 
 absl::Status RigidJoints::Finish(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks) {
@@ -571,7 +575,7 @@ absl::Status RigidJoints::ShareOfGroups(Queue& queue, const DeviceBuffer<RigidBl
 absl::Status RigidJoints::LeastOfGroups(Queue& queue) {
   const auto group_count = static_cast<uint32_t>(plan_.groups.size());
   return queue.Launch(least_, {group_count, group_}, Arg("count", group_count), Arg("groups", groups_), Arg("nodes", nodes_),
-                      Arg("systems", systems_));
+                      Arg("systems", systems_), Arg("shares", group_shares_));
 }
 
 absl::StatusOr<std::span<const JointReport>> RigidJoints::ReadReports(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks) {

@@ -216,13 +216,10 @@ static inline Drive drive_of(const __global JointRow* row, const Weights* scheme
   return out;
 }
 
-/* Before each solve: Jacobians at the newest poses, and what each row asks for. Work-item: joint. */
-__kernel void joint_rows(uint count, constant JointScheme* scheme, const __global StepParams* p, const __global JointData* joints,
-                         const __global JointPlace* places, const __global JointBodySystem* systems, const __global RigidBlockState* blocks,
-                         __global double* reals, __global uint* states) {
-  const uint i = (uint)get_global_id(0);
-  if (i >= count) return;
-  const Weights weights = weights_of(scheme);
+/* Before each solve, of joint i: Jacobians at the newest poses, and what each row asks for. */
+static inline void make_rows(uint i, const Weights* weights, double dt_s, const __global JointData* joints, const __global JointPlace* places,
+                             const __global JointBodySystem* systems, const __global RigidBlockState* blocks, __global double* reals,
+                             __global uint* states) {
   const __global JointData* joint = joints + i;
   __global double* real = reals + (size_t)i * JOINT_REALS;
   take_efforts(real, places[i], systems);
@@ -249,7 +246,7 @@ __kernel void joint_rows(uint count, constant JointScheme* scheme, const __globa
     const __global JointRow* row = joint->rows + r;
     const uint state = states[6 * i + r];
     const double effort = real[EFFORT + r];
-    Drive drive = drive_of(row, &weights, (double)p->dt_s, state, q, real[Q_START + r], real[Q_BEFORE + r], effort);
+    Drive drive = drive_of(row, weights, dt_s, state, q, real[Q_START + r], real[Q_BEFORE + r], effort);
     if (row->drive != PALPATE_ROW_LOCKED) {
       /* A limit pushes, it does not pull; and a motor that leads away from it is not stopped by it. */
       const int leaves_lower = row->drive == PALPATE_ROW_MOTOR && row->speed > 0.0f;
@@ -429,17 +426,23 @@ static inline void place_joint(uint j, const __global JointData* joints, const _
 }
 
 /* Solves a group: block LDL^T in an order that the host chose (no pivots between blocks: bodies are positive, and a joint comes after one
-   of its bodies, so it is negative). Moves go to `systems`, efforts to the joints. Work-item: group. */
-__kernel void joint_solve(uint count, constant JointScheme* scheme, const __global JointGroup* groups, const __global JointNode* nodes,
-                          const __global UInt2* below, const __global uint* targets, const __global uint* joint_order,
-                          const __global JointCoupling* couplings, const __global double* coupling_h, const __global JointData* joints,
-                          const __global JointPlace* places, __global double* reals, const __global uint* states,
-                          __global double* diagonals, __global double* blocks, __global double* lower,
-                          __global double* unknowns, __global JointBodySystem* systems) {
-  const uint g = (uint)get_global_id(0);
-  if (g >= count) return;
+   of its bodies, so it is negative). Moves go to `systems`, efforts to the joints, and 1 to shares[g]. Its work-items make the rows; one of
+   them solves. Group of work-items: group of joints. */
+__kernel void joint_solve(constant JointScheme* scheme, const __global StepParams* p, const __global JointGroup* groups,
+                          const __global JointNode* nodes, const __global UInt2* below, const __global uint* targets,
+                          const __global uint* joint_order, const __global JointCoupling* couplings, const __global double* coupling_h,
+                          const __global JointData* joints, const __global JointPlace* places, const __global RigidBlockState* bodies,
+                          __global double* reals, __global uint* states, __global double* diagonals, __global double* blocks,
+                          __global double* lower, __global double* unknowns, __global JointBodySystem* systems, __global uint* shares) {
+  const uint g = (uint)get_group_id(0);
   const Weights weights = weights_of(scheme);
   const JointGroup group = groups[g];
+  for (uint k = group.joint_begin + (uint)get_local_id(0); k < group.joint_end; k += (uint)get_local_size(0)) {
+    make_rows(joint_order[k], &weights, (double)p->dt_s, joints, places, systems, bodies, reals, states);
+  }
+  barrier(CLK_GLOBAL_MEM_FENCE);
+  if (get_local_id(0) != 0) return;
+  shares[g] = as_uint(1.0f);
   for (size_t k = 36 * (size_t)group.block_begin; k < 36 * (size_t)group.block_end; ++k) blocks[k] = 0.0;
   place_bodies(group, nodes, systems, diagonals, unknowns);
   place_couplings(group, couplings, coupling_h, diagonals, blocks);
@@ -591,7 +594,7 @@ __kernel void joint_share(uint count, const __global JointGroup* groups, const _
 
 /* The least share of a group's bodies becomes that of all of them. Work-item: group. */
 __kernel void joint_least(uint count, const __global JointGroup* groups, const __global JointNode* nodes,
-                          __global JointBodySystem* systems) {
+                          __global JointBodySystem* systems, __global uint* shares) {
   const uint g = (uint)get_global_id(0);
   if (g >= count) return;
   float share = 1.0f;
@@ -601,4 +604,5 @@ __kernel void joint_least(uint count, const __global JointGroup* groups, const _
   for (uint n = groups[g].node_begin; n < groups[g].node_end; ++n) {
     if (!nodes[n].is_joint) systems[nodes[n].index].share = share;
   }
+  shares[g] = as_uint(share);
 }

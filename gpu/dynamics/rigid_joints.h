@@ -79,6 +79,10 @@ class RigidJoints {
   const JointPlan& plan() const { return plan_; }
   size_t device_bytes() const { return device_bytes_; }
   const DeviceBuffer<JointBodySystem>& systems() const { return systems_; }
+  /// [member]
+  const DeviceBuffer<uint32_t>& group_of() const { return group_of_; }
+  /// [group] bits of the share of their moves that its bodies may go: 1 after Solve, then the least that was found.
+  const DeviceBuffer<uint32_t>& group_shares() const { return group_shares_; }
   const DeviceBuffer<uint32_t>& members() const { return members_; }
   const DeviceBuffer<JointScheme>& scheme() const { return scheme_; }
   const DeviceBuffer<JointPlace>& places() const { return places_; }
@@ -101,7 +105,7 @@ class RigidJoints {
 
   // Within a step; they enqueue only. `blocks`: of the bodies.
   absl::Status Begin(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<RigidBlockState>& blocks);
-  /// systems(): from blocks and forces to moves.
+  /// systems(): from blocks and forces to moves. group_shares(): 1.
   absl::Status Solve(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<RigidBlockState>& blocks);
 
   /// End of the step, kept or rolled back: from here on GoOnFrom and SaveState find all that the next one needs.
@@ -110,7 +114,7 @@ class RigidJoints {
   /// The least of the shares [vertex] of a group's bodies becomes that of all of them.
   absl::Status ShareOfGroups(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<float>& shares);
 
-  /// The least share of the bodies of a group, in systems(), becomes that of all of them.
+  /// The least share of the bodies of a group, in systems(), becomes that of all of them, and the group's.
   absl::Status LeastOfGroups(Queue& queue);
 
   /// Of the newest step; changes nothing. Blocking.
@@ -137,7 +141,7 @@ class RigidJoints {
   std::vector<JointReport> reports_host_;
   uint32_t group_ = 1;  // work-items
   size_t device_bytes_ = 0;
-  Kernel begin_, make_rows_, solve_, finish_, report_, share_, least_;
+  Kernel begin_, solve_, finish_, report_, share_, least_;
   DeviceBuffer<JointScheme> scheme_;
   DeviceBuffer<JointData> joints_;
   DeviceBuffer<JointPlace> places_;
@@ -149,6 +153,7 @@ class RigidJoints {
   DeviceBuffer<JointCoupling> couplings_;
   DeviceBuffer<double> coupling_h_;  // [coupling][36]
   DeviceBuffer<JointBodySystem> systems_;
+  DeviceBuffer<uint32_t> group_of_, group_shares_;
   DeviceBuffer<JointReport> reports_;
 };
 
