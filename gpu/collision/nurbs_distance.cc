@@ -105,7 +105,7 @@ NurbsRule NurbsDistances::Rule(uint32_t count) const {
           .padding = 0};
 }
 
-float NurbsDistances::Range_m() const {
+float NurbsDistances::range_m() const {
   const bool has_minima = options_.mode == NurbsDistanceMode::kMinima;
   return std::nextafter(static_cast<float>(has_minima ? options_.range_m : options_.tolerance_m), INFINITY);
 }
@@ -146,7 +146,7 @@ absl::Status NurbsDistances::Prepare(Queue& queue, const NurbsObjects& objects, 
       queue.Launch(roots_, {count, 0}, Arg("count", count), Arg("placements", placements_), Arg("pairs", pairs_), Arg("bests", bests_)));
   if (options_.mode == NurbsDistanceMode::kLeast) {
     PALPATE_RETURN_IF_ERROR(queue.Launch(in_depth_, {count, group_}, Arg("rule", Rule(count)), Arg("most", options_.depth_cuts),
-                                         Arg("range_m", Range_m()), Arg("placements", placements_), Arg("nodes", objects.nodes()),
+                                         Arg("range_m", range_m()), Arg("placements", placements_), Arg("nodes", objects.nodes()),
                                          Arg("boxes", objects.boxes()), Arg("patches", objects.patches()), Arg("bezier", objects.bezier()),
                                          Arg("bests", bests_)));
   }
@@ -166,7 +166,7 @@ absl::Status NurbsDistances::Bound(Queue& queue, const NurbsObjects& objects, ui
                                        Arg("uppers", uppers_), Arg("bests", bests_)));
   PALPATE_RETURN_IF_ERROR(
       queue.Launch(next_level_, {query_count, 0}, Arg("count", query_count), Arg("bests", bests_), Arg("live_of_query", live_of_query_)));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(count_, {count, 0}, Arg("count", count), Arg("range_m", Range_m()), Arg("pairs", pairs_),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(count_, {count, 0}, Arg("count", count), Arg("range_m", range_m()), Arg("pairs", pairs_),
                                        Arg("placements", placements_), Arg("lowers", lowers_), Arg("uppers", uppers_), Arg("codes", codes_),
                                        Arg("bests", bests_), Arg("live_of_query", live_of_query_), Arg("live", live_), Arg("hits", hits_)));
   PALPATE_RETURN_IF_ERROR(scan_.Run(queue, live_, count, live_, live_total_));

@@ -121,7 +121,7 @@ float wanted(float least_upper, float patch_upper, float range_m, float slack, u
 /* Work-item: query. bests: a first bound with a place, from a search in depth of at most `most` cuts that goes into the nearest parts
    first; is_done, if nothing is left that could be nearer by more than the allowance. */
 kernel void nurbs_distance_in_depth(NurbsRule rule, uint most, float range_m, global const NurbsPlacement* placements, OBJECT_PARAMETERS,
-                                global NurbsDistanceBest* bests) {
+                                    global NurbsDistanceBest* bests) {
   const uint q = (uint)get_global_id(0);
   if (q >= rule.count) return;
   const Objects objects = OBJECTS;

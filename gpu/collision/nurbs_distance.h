@@ -63,15 +63,16 @@ struct NurbsDistance {
 
 /// Distances of pairs of NURBS objects, for many pairs at a time, by branch and bound on pairs of parts.
 ///
-/// kLeast: each query first dives, in depth, nearest parts first, for as many cuts as suit the device. Most end there on a CPU. Others go
-/// on from the bound that was found. The device finds pairs of parts of which no bound says that they do not matter. Bounds from below are
-/// gaps of boxes around control points, bounds from above distances of corners. kMinima drops pairs, too, in which the distance grows or
-/// falls throughout along a parameter, by cones around tangents. The host polishes what is left in double: Newton's iteration on the four
-/// parameters, kept in the patches. A minimum at a side that patches share counts only if it is one on all of them. Guarantees:
-/// lower_bound_m; kLeast: the result is above the least distance by no more than its difference from lower_bound_m. kMinima: each local
-/// minimum within the range is in a pair that was polished. The iteration from there finds it if its basin reaches the pair's middle, so
-/// smaller leaves are surer. Surfaces that meet have no isolated minima: ask NurbsQueries where they do. Blocking. Thread: one at a time.
-/// Determinism: run to run on one device.
+/// For kLeast each query first goes in depth, by itself, nearest parts first. On a CPU most of them end there. What remains goes breadth
+/// first, all queries together, from the bounds that were found. Bounds from below are gaps of boxes around control points, bounds from
+/// above distances of corners. kMinima goes breadth first only, and drops pairs, too, in which the distance grows or falls throughout along
+/// a parameter, by cones around tangents. The host polishes what is left in double: Newton's iteration on the four parameters, kept in the
+/// patches. A minimum at a side that patches share counts only if it is one on all of them.
+///
+/// Guarantees: lower_bound_m; kLeast: the result is above the least distance by no more than its difference from lower_bound_m. kMinima:
+/// each local minimum within the range is in a pair that was polished. The iteration from there finds it if its basin reaches the pair's
+/// middle, so smaller leaves are surer. Surfaces that meet have no isolated minima: ask NurbsQueries where they do. Blocking. Thread: one
+/// at a time. Determinism: run to run on one device.
 class NurbsDistances {
  public:
   static absl::StatusOr<NurbsDistances> Create(const std::shared_ptr<Context>& context, const NurbsDistanceOptions& options);
@@ -83,7 +84,7 @@ class NurbsDistances {
   NurbsDistances() = default;
   absl::Status MakeKernels(const NurbsObjects& objects);
   NurbsRule Rule(uint32_t count) const;
-  float Range_m() const;
+  float range_m() const;
   /// False if there were too many pairs.
   absl::StatusOr<bool> RunSome(Queue& queue, const NurbsObjects& objects, std::span<const NurbsQuery> queries,
                                std::span<NurbsDistance> results);

@@ -366,7 +366,9 @@ std::vector<MinimumFinder::Place> MinimumFinder::PlacesOf(Side& side, uint32_t p
   std::vector<Place> places;
   AddPlaces(NetOf(side, patch), patch, point, places);
   const std::span<const PatchBalls::Ball> loose = balls_.Loose(side.object);
-  const double near = 2 * kSharedPoint * size_m_;  // twice, for the rounding of balls
+  // Balls are rounded, and so are their places where objects are far from the origin.
+  const double far_m = Norm(origin_m_) + side.stretch * Norm(objects_.middle_m(side.object));
+  const double near = 2 * kSharedPoint * size_m_ + 1e-14 * far_m;
   const auto is_in = [&](const PatchBalls::Ball& ball) {
     return Norm(point - Placed(side.pose, ball.centre_m, origin_m_)) <= side.stretch * ball.radius_m + near;
   };
