@@ -53,7 +53,7 @@ SOURCES = {
 RECORD = {
     "primitives": [["--filter", "copy|sort_u32/10000|sort_u32/1000000"]],
     "step": [[]],
-    # Planted pairs and falls are checked by tests; here are the rates, and what others take.
+    # The rates, and what others take. Planted pairs, precision, falls and libfcl are run by hand.
     "nurbs": [["--filter", "levels|volumes|splits|within_1_mm|distances|occt"]],
     "nurbs_scenes": [[]],
     "proximity": [[]],

@@ -132,64 +132,54 @@ kernel void nurbs_distance_in_depth(NurbsRule rule, uint most, float range_m, gl
   Children children;
   KeptVolumes kept;
   NurbsPair pair = bests[q].pair, nearest = pair;
-  float upper = NO_DISTANCE;
+  float upper = NO_DISTANCE, want = NO_DISTANCE;
   uint is_complete = 1, is_next = 1;
   for (uint n = 0; is_next && n < most; ++n) {
     cut_pair(&pair, has_kept ? &kept : 0, &at_a, &at_b, &objects, &children);
-    has_kept = 0;
-    /* The children to go on with, the nearest last. Boxes that overlap are told apart by their centres. */
-    NurbsPair found[MAX_CHILDREN];
-    float keys[MAX_CHILDREN];
-    uint order[MAX_CHILDREN], count = 0;
+    /* Of the children the nearer one is next, the other one waits. Boxes that overlap are told apart by their centres. */
+    float key_of_next = INFINITY;
+    is_next = 0;
     for (uint c = 0; c < children.count_a * children.count_b; ++c) {
-      const uint i = c / children.count_b, j = c % children.count_b;
-      const Volume *a = &children.volume_a[i], *b = &children.volume_b[j];
-      NurbsPair child = child_pair(&children, q, i, j);
-      child.cuts = next_cuts(children.level, a, b, &children.a[i], &children.b[j], &rule);
+      const Volume *a = &children.volume_a[c / children.count_b], *b = &children.volume_b[c % children.count_b];
+      NurbsPair child = child_pair(&children, q, c / children.count_b, c % children.count_b);
+      const Part part_a = part_a_of(&child), part_b = part_b_of(&child);
+      child.cuts = next_cuts(children.level, a, b, &part_a, &part_b, &rule);
       child.lower_m = lower_bound(a, b, slack);
       if (!(a->is_node || b->is_node) && child.lower_m < upper) {
         const float of_child = upper_bound(a, b, slack);
         if (of_child < upper) {
           upper = of_child;
+          want = wanted(NO_DISTANCE, upper, range_m, slack, 0);
           nearest = child;
         }
       }
+      if (child.lower_m > want) continue;
       if (child.cuts == 0) {
         is_complete = 0;
         continue;
       }
       const float4 d = centre_of(a) - centre_of(b);
       const float key = child.lower_m + sqrt(dot(d, d));
-      uint k = count++;
-      for (; k > 0 && keys[k - 1] < key; --k) {
-        keys[k] = keys[k - 1];
-        order[k] = order[k - 1];
-      }
-      keys[k] = key;
-      order[k] = c;
-      found[c] = child;
-    }
-    const float want = wanted(NO_DISTANCE, upper, range_m, slack, 0);
-    is_next = 0;
-    for (uint k = 0; k < count; ++k) {
-      const uint c = order[k];
-      if (found[c].lower_m > want) continue;
-      if (k + 1 < count) {
+      const uint is_nearer = !is_next || key <= key_of_next;
+      if (is_next) {
         if (waiting < STACK) {
-          stack[waiting++] = found[c];
+          stack[waiting++] = is_nearer ? pair : child;
         } else {
           is_complete = 0;
         }
-        continue;
       }
-      pair = found[c];
-      kept.a = children.volume_a[c / children.count_b];
-      kept.b = children.volume_b[c % children.count_b];
-      has_kept = is_next = 1;
+      if (!is_nearer) continue;
+      pair = child;
+      key_of_next = key;
+      kept.a = *a;
+      kept.b = *b;
+      is_next = has_kept = 1;
     }
+    if (is_next && pair.lower_m > want) is_next = 0; /* the other child brought a better bound */
     while (!is_next && waiting > 0) {
       pair = stack[--waiting];
       is_next = pair.lower_m <= want;
+      has_kept = 0;
     }
   }
   bests[q].is_done = is_complete && !is_next;

@@ -20,19 +20,17 @@ int child_of(const Children* children, int of_self, uint c, uint* i, uint* j) {
   return c == 0 || children->count_a == 2;
 }
 
-/* The parts of a pair after its cut, without volumes. */
+/* As parts_of_pair; of a part with itself both sides are the parts of that. */
 void cut_parts(const NurbsPair* pair, global const NurbsNode* nodes, Children* out) {
-  const uint cuts = pair->cuts == NOT_TESTED ? 0 : pair->cuts;
-  const Part a = part_a_of(pair), b = part_b_of(pair);
-  out->count_a = parts_of(&a, CUT_A(cuts), nodes, out->a);
-  out->level = pair->level + levels_of(a.node, CUT_A(cuts), nodes);
-  if (is_self(pair)) {
-    out->count_b = out->count_a;
-    for (uint i = 0; i < out->count_a; ++i) out->b[i] = out->a[i];
+  if (!is_self(pair)) {
+    parts_of_pair(pair, nodes, out);
     return;
   }
-  out->count_b = parts_of(&b, CUT_B(cuts), nodes, out->b);
-  out->level += levels_of(b.node, CUT_B(cuts), nodes);
+  const uint cut = pair->cuts == NOT_TESTED ? 0 : CUT_A(pair->cuts);
+  const Part part = part_a_of(pair);
+  out->count_a = out->count_b = parts_of(&part, cut, nodes, out->a);
+  out->level = pair->level + levels_of(part.node, cut, nodes);
+  for (uint i = 0; i < out->count_a; ++i) out->b[i] = out->a[i];
 }
 
 /* As nurbs_expand, with SELF_CHILDREN codes a pair. */
