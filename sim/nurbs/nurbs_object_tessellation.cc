@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "sim/nurbs/nurbs_derivative_bounds.h"
 #include "sim/nurbs/nurbs_tessellation.h"
 #include "sim/nurbs/planar_triangulation.h"
 
@@ -33,106 +34,6 @@ constexpr double kStraight = 1e-9;     // share of the object's size
 constexpr size_t kMaxSamples = size_t{1} << 19;  // of all edges
 constexpr int kPartsOfBounds = 4;                // a Bezier patch is cut into so many each way: bounds of smaller parts are closer
 
-// How fast a Bezier patch and its first derivatives change, at most.
-struct Bounds {
-  double u = 0, v = 0;            // |S_u|, |S_v|
-  double uu = 0, uv = 0, vv = 0;  // |S_uu| and so on
-};
-
-Bounds BoundsOf(const NurbsSurface& patch) {
-  const size_t rows = patch.count(NurbsDirection::kU);
-  const size_t columns = patch.count(NurbsDirection::kV);
-  const auto [u0, u1] = patch.domain(NurbsDirection::kU);
-  const auto [v0, v1] = patch.domain(NurbsDirection::kV);
-  Eigen::AlignedBox3d box;
-  double least_weight = patch.control()[0].w();
-  for (const Eigen::Vector4d& p : patch.control()) {
-    box.extend(Vector3d(p.hnormalized()));
-    least_weight = std::min(least_weight, p.w());
-  }
-  const Vector3d center = box.center();
-  double radius = 0;
-  // Weighted control points about the middle: what is left of the quotient rule is small.
-  std::vector<Vector3d> a(rows * columns);
-  for (size_t i = 0; i < a.size(); ++i) {
-    const Vector3d at = Vector3d(patch.control()[i].hnormalized()) - center;
-    radius = std::max(radius, at.norm());
-    a[i] = patch.control()[i].w() * at;
-  }
-  const auto w = [&](size_t i, size_t j) { return patch.control()[i * columns + j].w(); };
-  const auto p = [&](size_t i, size_t j) -> const Vector3d& { return a[i * columns + j]; };
-  Bounds of_a;
-  Bounds of_w;
-  const double pu = static_cast<double>(patch.degree(NurbsDirection::kU)) / (u1 - u0);
-  const double pv = static_cast<double>(patch.degree(NurbsDirection::kV)) / (v1 - v0);
-  const double puu = pu * static_cast<double>(patch.degree(NurbsDirection::kU) - 1) / (u1 - u0);
-  const double pvv = pv * static_cast<double>(patch.degree(NurbsDirection::kV) - 1) / (v1 - v0);
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t j = 0; j < columns; ++j) {
-      const bool has_u = i + 1 < rows;
-      const bool has_v = j + 1 < columns;
-      if (has_u) {
-        of_a.u = std::max(of_a.u, pu * (p(i + 1, j) - p(i, j)).norm());
-        of_w.u = std::max(of_w.u, pu * std::abs(w(i + 1, j) - w(i, j)));
-      }
-      if (has_v) {
-        of_a.v = std::max(of_a.v, pv * (p(i, j + 1) - p(i, j)).norm());
-        of_w.v = std::max(of_w.v, pv * std::abs(w(i, j + 1) - w(i, j)));
-      }
-      if (has_u && has_v) {
-        of_a.uv = std::max(of_a.uv, pu * pv * (p(i + 1, j + 1) - p(i + 1, j) - p(i, j + 1) + p(i, j)).norm());
-        of_w.uv = std::max(of_w.uv, pu * pv * std::abs(w(i + 1, j + 1) - w(i + 1, j) - w(i, j + 1) + w(i, j)));
-      }
-      if (i + 2 < rows) {
-        of_a.uu = std::max(of_a.uu, puu * (p(i + 2, j) - 2 * p(i + 1, j) + p(i, j)).norm());
-        of_w.uu = std::max(of_w.uu, puu * std::abs(w(i + 2, j) - 2 * w(i + 1, j) + w(i, j)));
-      }
-      if (j + 2 < columns) {
-        of_a.vv = std::max(of_a.vv, pvv * (p(i, j + 2) - 2 * p(i, j + 1) + p(i, j)).norm());
-        of_w.vv = std::max(of_w.vv, pvv * std::abs(w(i, j + 2) - 2 * w(i, j + 1) + w(i, j)));
-      }
-    }
-  }
-  Bounds out;
-  out.u = (of_a.u + of_w.u * radius) / least_weight;
-  out.v = (of_a.v + of_w.v * radius) / least_weight;
-  out.uu = (of_a.uu + 2 * of_w.u * out.u + of_w.uu * radius) / least_weight;
-  out.vv = (of_a.vv + 2 * of_w.v * out.v + of_w.vv * radius) / least_weight;
-  out.uv = (of_a.uv + of_w.u * out.v + of_w.v * out.u + of_w.uv * radius) / least_weight;
-  return out;
-}
-
-Bounds BoundsOfParts(const NurbsSurface& patch) {
-  Bounds out;
-  std::vector<NurbsSurface> strips;
-  const auto cut = [](const NurbsSurface& whole, NurbsDirection direction, std::vector<NurbsSurface>* parts) {
-    const auto [first, last] = whole.domain(direction);
-    NurbsSurface rest = whole;
-    for (int i = 1; i < kPartsOfBounds; ++i) {
-      const double s = static_cast<double>(i) / kPartsOfBounds;
-      auto two = rest.Split(direction, (1 - s) * first + s * last);
-      if (!two.ok()) continue;
-      parts->push_back((*two)[0]);
-      rest = std::move((*two)[1]);
-    }
-    parts->push_back(std::move(rest));
-  };
-  cut(patch, NurbsDirection::kU, &strips);
-  for (const NurbsSurface& strip : strips) {
-    std::vector<NurbsSurface> parts;
-    cut(strip, NurbsDirection::kV, &parts);
-    for (const NurbsSurface& part : parts) {
-      const Bounds of_part = BoundsOf(part);
-      out.u = std::max(out.u, of_part.u);
-      out.v = std::max(out.v, of_part.v);
-      out.uu = std::max(out.uu, of_part.uu);
-      out.uv = std::max(out.uv, of_part.uv);
-      out.vv = std::max(out.vv, of_part.vv);
-    }
-  }
-  return out;
-}
-
 // The cells between the knots of a patch, with how long a line in one counts.
 class Cells {
  public:
@@ -151,7 +52,7 @@ class Cells {
       }
     }
     for (const NurbsSurface& piece : surface.BezierPatches()) {
-      const Bounds bounds = BoundsOfParts(piece);
+      const NurbsDerivativeBounds bounds = BoundNurbsDerivatives(piece, kPartsOfBounds);
       const auto [u0, u1] = piece.domain(NurbsDirection::kU);
       const auto [v0, v1] = piece.domain(NurbsDirection::kV);
       // |2 S_uv du dv| <= |S_uv| (k du^2 + dv^2 / k) for every k.

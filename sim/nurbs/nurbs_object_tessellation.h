@@ -17,7 +17,7 @@ namespace palpate::sim {
 ///
 /// The domain of each patch is cut along its knots and its loops by a constrained Delaunay triangulation, and halved until it is fine
 /// enough: over a triangle in (u, v) on which S is smooth, its distance from the plane triangle is at most a sixth of L^2, where L is the
-/// longest side measured by bounds of the second derivatives. These bounds are of the Bezier patch, from differences of control points.
+/// longest side measured by bounds of the second derivatives of the Bezier patch (BoundNurbsDerivatives).
 ///
 /// `places` (or null): becomes [vertex]. `least_cells`: sides of triangles are no longer than about a span between knots by so many; of
 /// spans that a loop cuts, what is left is as fine.
