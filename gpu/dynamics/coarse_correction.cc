@@ -249,9 +249,8 @@ absl::Status CoarseCorrection::SolveNodes(Queue& queue, const DeviceBuffer<Float
 
 /// Whether the forces at the start of a correction are within the tolerance. Blocking.
 absl::StatusOr<bool> CoarseCorrection::IsEnough(Queue& queue, const TissueBuffers& tissue) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_left_, Partials(), Arg("vertex_count", layout_.vertex_count),
-                                       Arg("vertex_weights", vertex_weights_), Arg("forces", forces_), Arg("mass", tissue.mass),
-                                       Arg("sums", sums_start_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_left_, Partials(), Arg("free_count", layout_.free_count), Arg("vertex_weights", vertex_weights_),
+                                       Arg("forces", forces_), Arg("mass", tissue.mass), Arg("sums", sums_start_)));
   std::vector<float> sums(items_);
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(sums_start_, std::span<float>(sums)));
   const double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
@@ -262,9 +261,9 @@ absl::StatusOr<bool> CoarseCorrection::IsEnough(Queue& queue, const TissueBuffer
 /// them.
 absl::Status CoarseCorrection::SpreadMoves(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& forces,
                                            const DeviceBuffer<Float4>& moves) {
-  return queue.Launch(spread_moves_, Partials(), Arg("vertex_count", layout_.vertex_count), Arg("vertex_nodes", vertex_nodes_),
-                      Arg("vertex_weights", vertex_weights_), Arg("node_move", node_move_), Arg("forces", forces), Arg("x", tissue.x),
-                      Arg("moves", moves), Arg("trial", trial_), Arg("sums", sums_start_));
+  return queue.Launch(spread_moves_, Partials(), Arg("vertex_count", layout_.vertex_count), Arg("free_count", layout_.free_count),
+                      Arg("vertex_nodes", vertex_nodes_), Arg("vertex_weights", vertex_weights_), Arg("node_move", node_move_),
+                      Arg("forces", forces), Arg("x", tissue.x), Arg("moves", moves), Arg("trial", trial_), Arg("sums", sums_start_));
 }
 
 /// The moves that moves_ become where bodies keep their volume, which the lattice's matrix does not know of: it grows by a matrix of rank
@@ -275,7 +274,7 @@ absl::Status CoarseCorrection::KeepVolumes(Queue& queue, const TissueBuffers& ti
   PALPATE_RETURN_IF_ERROR(SolveNodes(queue, gradients_));
   PALPATE_RETURN_IF_ERROR(SpreadMoves(queue, tissue, gradients_, yields_));
   PALPATE_RETURN_IF_ERROR(volumes.ShareYields(queue, gradients_, moves_, yields_));
-  return queue.Launch(give_way_, Partials(), Arg("vertex_count", layout_.vertex_count), Arg("slot_body", volumes.slot_body()),
+  return queue.Launch(give_way_, Partials(), Arg("free_count", layout_.free_count), Arg("slot_body", volumes.slot_body()),
                       Arg("shares", volumes.shares()), Arg("yields", yields_), Arg("forces", forces_), Arg("x", tissue.x),
                       Arg("moves", moves_), Arg("trial", trial_), Arg("sums", sums_start_));
 }
@@ -292,28 +291,27 @@ absl::Status CoarseCorrection::SumAtTrial(Queue& queue, const TissueBuffers& tis
     PALPATE_RETURN_IF_ERROR(has_share ? sweeps.WorkOnLine(queue, Partials(), share_, tet_sums_)
                                       : sweeps.BeginLine(queue, Partials(), tissue, moves_, tet_sums_));
   }
-  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, parts, trial_, trial_forces_));
-  return queue.Launch(sum_along_, Partials(), Arg("vertex_count", layout_.vertex_count), Arg("forces", trial_forces_), Arg("moves", moves_),
+  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, layout_.free_count, parts, trial_, trial_forces_));
+  return queue.Launch(sum_along_, Partials(), Arg("free_count", layout_.free_count), Arg("forces", trial_forces_), Arg("moves", moves_),
                       Arg("sums", sums_end_));
 }
 
 absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers& tissue, ToolContacts& tools, TissueSweeps& sweeps) {
   const auto node_count = static_cast<uint32_t>(lattice_.cells.size());
   if (node_count == 0) return true;
-  const uint32_t vertex_count = layout_.vertex_count;
   const auto has_tets = Arg("has_tets", uint32_t{sweeps.HasStresses() ? 1U : 0U});
   PALPATE_RETURN_IF_ERROR(tools.Update(queue, tissue));
   PALPATE_RETURN_IF_ERROR(sweeps.Update(queue, tissue));
   const bool is_judged = tolerance_m_per_s2_ > 0;
   if (is_judged) {  // by pressures that differ as long as multipliers follow
     PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, tissue.x, KeptPressure::kOfNextSweep));
-    PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
+    PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, layout_.free_count, kAllForces, tissue.x, forces_));
     PALPATE_ASSIGN_OR_RETURN(const bool is_enough, IsEnough(queue, tissue));
     if (is_enough) return false;
   }
   if (!is_judged || sweeps.keeps_volumes()) {
     PALPATE_RETURN_IF_ERROR(sweeps.Press(queue, tissue, tissue.x, KeptPressure::kOfThisSweep));
-    PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
+    PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, layout_.free_count, kAllForces, tissue.x, forces_));
   }
   PALPATE_RETURN_IF_ERROR(SolveNodes(queue, forces_));
   PALPATE_RETURN_IF_ERROR(SpreadMoves(queue, tissue, forces_, moves_));
@@ -321,7 +319,7 @@ absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers
   PALPATE_RETURN_IF_ERROR(SumAtTrial(queue, tissue, /*has_share=*/false, tools, sweeps));
   PALPATE_RETURN_IF_ERROR(queue.Launch(find_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
                                        Arg("sums_end", sums_end_), has_tets, Arg("tet_sums", tet_sums_), Arg("share", share_)));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(try_share_, {vertex_count, 0}, Arg("vertex_count", vertex_count), Arg("x", tissue.x),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(try_share_, {layout_.free_count, 0}, Arg("free_count", layout_.free_count), Arg("x", tissue.x),
                                        Arg("moves", moves_), Arg("share", share_), Arg("trial", trial_)));
   PALPATE_RETURN_IF_ERROR(SumAtTrial(queue, tissue, /*has_share=*/true, tools, sweeps));
   PALPATE_RETURN_IF_ERROR(queue.Launch(judge_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),

@@ -171,16 +171,23 @@ __kernel void prolong_moves(uint fine_count, const __global uint* parents, const
   solution[i] += move;
 }
 
-/* Moves of the vertices, where they would lead, and the force along them. Work-item: a contiguous share of the slots; sums: [item]. */
-__kernel void spread_moves(uint vertex_count, const __global uint* vertex_nodes, const __global float* vertex_weights,
+/* The slots of free vertices that belong to this work-item, [begin, end). */
+static inline uint2 own_slots(uint free_count) {
+  const uint items = (uint)get_global_size(0);
+  const uint share = (free_count + items - 1) / items;
+  const uint begin = min((uint)get_global_id(0) * share, free_count);
+  return (uint2)(begin, min(begin + share, free_count));
+}
+
+/* Moves of the vertices, where they would lead, and the force along them; fixed ones stay. Work-item: a contiguous share of the free slots,
+   and of the fixed ones, which come after them; sums: [item]. */
+__kernel void spread_moves(uint vertex_count, uint free_count, const __global uint* vertex_nodes, const __global float* vertex_weights,
                            const __global float4* node_move, const __global float4* forces, const __global float4* x, __global float4* moves,
                            __global float4* trial, __global float* sums) {
-  const uint items = (uint)get_global_size(0);
   const uint me = (uint)get_global_id(0);
-  const uint share = (vertex_count + items - 1) / items;
-  const uint end = min((me + 1) * share, vertex_count);
+  const uint2 own = own_slots(free_count);
   float sum = 0.0f;
-  for (uint v = me * share; v < end; ++v) {
+  for (uint v = own.x; v < own.y; ++v) {
     float3 move = (float3)(0.0f);
     for (uint c = 0; c < CORNERS && !is_held(forces[v]); ++c) {
       const float weight = vertex_weights[(size_t)v * CORNERS + c];
@@ -191,19 +198,22 @@ __kernel void spread_moves(uint vertex_count, const __global uint* vertex_nodes,
     sum += dot(forces[v].xyz, move);
   }
   sums[me] = sum;
+  const uint share = (vertex_count - free_count + (uint)get_global_size(0) - 1) / (uint)get_global_size(0);
+  const uint end = min(free_count + (me + 1) * share, vertex_count);
+  for (uint v = free_count + me * share; v < end; ++v) {
+    moves[v] = (float4)(0.0f);
+    trial[v] = x[v];
+  }
 }
 
 /* Takes from the moves of bodies that keep their volume what volume_shares tells. slot_body: place among these, NO_BODY of others.
    Work-item: as of spread_moves. */
-__kernel void give_way(uint vertex_count, const __global uint* slot_body, const __global float* shares, const __global float4* yields,
+__kernel void give_way(uint free_count, const __global uint* slot_body, const __global float* shares, const __global float4* yields,
                        const __global float4* forces, const __global float4* x, __global float4* moves, __global float4* trial,
                        __global float* sums) {
-  const uint items = (uint)get_global_size(0);
-  const uint me = (uint)get_global_id(0);
-  const uint share = (vertex_count + items - 1) / items;
-  const uint end = min((me + 1) * share, vertex_count);
+  const uint2 own = own_slots(free_count);
   float sum = 0.0f;
-  for (uint v = me * share; v < end; ++v) {
+  for (uint v = own.x; v < own.y; ++v) {
     const uint body = slot_body[v];
     float4 move = moves[v];
     if (body != NO_BODY) move.xyz -= shares[body] * yields[v].xyz;
@@ -211,35 +221,29 @@ __kernel void give_way(uint vertex_count, const __global uint* slot_body, const 
     trial[v] = x[v] + move;
     sum += dot(forces[v].xyz, move.xyz);
   }
-  sums[me] = sum;
+  sums[get_global_id(0)] = sum;
 }
 
 /* Squares of forces over masses, of vertices that weigh at a node. Work-item: as of spread_moves. */
-__kernel void sum_left(uint vertex_count, const __global float* vertex_weights, const __global float4* forces, const __global float* mass,
+__kernel void sum_left(uint free_count, const __global float* vertex_weights, const __global float4* forces, const __global float* mass,
                        __global float* sums) {
-  const uint items = (uint)get_global_size(0);
-  const uint me = (uint)get_global_id(0);
-  const uint share = (vertex_count + items - 1) / items;
-  const uint end = min((me + 1) * share, vertex_count);
+  const uint2 own = own_slots(free_count);
   float sum = 0.0f;
-  for (uint v = me * share; v < end; ++v) {
+  for (uint v = own.x; v < own.y; ++v) {
     const __global float* weights = vertex_weights + (size_t)v * CORNERS;
     float weight = 0.0f;
     for (uint c = 0; c < CORNERS; ++c) weight += weights[c];
     if (weight > 0.0f) sum += dot(forces[v].xyz, forces[v].xyz) / mass[v];
   }
-  sums[me] = sum;
+  sums[get_global_id(0)] = sum;
 }
 
 /* The force along the moves where they lead. Work-item: as of spread_moves. */
-__kernel void sum_along(uint vertex_count, const __global float4* forces, const __global float4* moves, __global float* sums) {
-  const uint items = (uint)get_global_size(0);
-  const uint me = (uint)get_global_id(0);
-  const uint share = (vertex_count + items - 1) / items;
-  const uint end = min((me + 1) * share, vertex_count);
+__kernel void sum_along(uint free_count, const __global float4* forces, const __global float4* moves, __global float* sums) {
+  const uint2 own = own_slots(free_count);
   float sum = 0.0f;
-  for (uint v = me * share; v < end; ++v) sum += dot(forces[v].xyz, moves[v].xyz);
-  sums[me] = sum;
+  for (uint v = own.x; v < own.y; ++v) sum += dot(forces[v].xyz, moves[v].xyz);
+  sums[get_global_id(0)] = sum;
 }
 
 static inline float sum_of(uint count, const __global float* values) {
@@ -267,11 +271,11 @@ __kernel void find_share(uint count, const __global float* sums_start, const __g
   share[1] = end / start;
 }
 
-/* Where the share of the moves leads. Work-item: vertex. */
-__kernel void try_share(uint vertex_count, const __global float4* x, const __global float4* moves, const __global float* share,
+/* Where the share of the moves leads. Work-item: free vertex. */
+__kernel void try_share(uint free_count, const __global float4* x, const __global float4* moves, const __global float* share,
                         __global float4* trial) {
   const uint v = (uint)get_global_id(0);
-  if (v >= vertex_count) return;
+  if (v >= free_count) return;
   trial[v] = x[v] + share[0] * moves[v];
 }
 

@@ -78,8 +78,9 @@ absl::Status DrivenVertices::Begin(Queue& queue, const TissueBuffers& tissue, do
 
 absl::Status DrivenVertices::Move(Queue& queue, const TissueBuffers& tissue, const SurfaceContacts& surface) {
   return queue.Launch(move_, {count_, 0}, Arg("count", count_), Arg("vertices", vertices_), Arg("y", tissue.y),
-                      Arg("detected", surface.detected()), Arg("begins", surface.pairs().entry_begins()),
-                      Arg("planes", surface.pairs().planes()), Arg("x", tissue.x), Arg("touched", tissue.touched));
+                      Arg("detected", surface.detected()), Arg("clear_m", surface.pairs().clear_m()),
+                      Arg("begins", surface.pairs().entry_begins()), Arg("planes", surface.pairs().planes()), Arg("x", tissue.x),
+                      Arg("touched", tissue.touched));
 }
 
 size_t DrivenVertices::device_bytes() const {

@@ -344,8 +344,8 @@ absl::Status JointFrames::Move(Queue& queue, const RigidSurroundings& scene, con
   const bool has_planes = scene.pairs != nullptr;
   return queue.Launch(move_, Vertices(), Arg("count", vertex_count_), Arg("sets", sets_), Arg("vertices", vertices_),
                       Arg("owners", owners_), Arg("fits", fits_), Arg("systems", systems), Arg("detected", view(scene.detected)),
-                      Arg("begins", has_planes ? scene.entry_begins->view() : BufferView<uint32_t>()), Arg("planes", view(scene.bounds)),
-                      Arg("x", x), Arg("touched", touched));
+                      Arg("clear_m", view(scene.clear_m)), Arg("begins", has_planes ? scene.entry_begins->view() : BufferView<uint32_t>()),
+                      Arg("planes", view(scene.bounds)), Arg("x", x), Arg("touched", touched));
 }
 
 absl::Status JointFrames::Note(Queue& queue, const RigidSurroundings& scene) {

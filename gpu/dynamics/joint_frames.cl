@@ -128,7 +128,8 @@ __kernel void joint_set_share(uint count, const __global JointSet* sets, const _
    vertex of a set. */
 __kernel void joint_set_move(uint count, const __global JointSet* sets, const __global uint* vertices, const __global uint* owners,
                              const __global double* fits, const __global JointBodySystem* systems, const __global float4* detected,
-                             const __global uint* begins, const __global float4* planes, __global float4* x, __global uchar* touched) {
+                             const __global float* clear_m, const __global uint* begins, const __global float4* planes, __global float4* x,
+                             __global uchar* touched) {
   const uint k = (uint)get_global_id(0);
   if (k >= count) return;
   const __global JointBodySystem* system = systems + sets[owners[k]].member;
@@ -136,7 +137,7 @@ __kernel void joint_set_move(uint count, const __global JointSet* sets, const __
   const float4 from = x[v];
   float3 to = moved(fits + (size_t)owners[k] * FIT_REALS, system, system->share, from.xyz);
   uint truncated = 0;
-  if (begins) to = bounded_move(from.xyz, to, detected[v].xyz, begins[v], begins[v + 1], planes, 0u, &truncated);
+  if (begins) to = bounded_move(from.xyz, to, detected[v].xyz, clear_m[v], begins[v], begins[v + 1], planes, 0u, &truncated);
   x[v] = (float4)(to, from.w);
   touched[v] |= (uchar)(PALPATE_TOUCH_PUSHED | (truncated ? PALPATE_TOUCH_TRUNCATED : 0));
 }

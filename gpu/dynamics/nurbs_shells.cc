@@ -275,7 +275,7 @@ absl::Status NurbsShells::BindSurface(const SurfaceContacts& surface) {
   const SurfacePairs& pairs = surface.pairs();
   PALPATE_RETURN_IF_ERROR(contacts_.Bind(Arg("sp", surface.params()), Arg("x_sweep", surface.x_sweep()),
                                          Arg("entry_begins", pairs.entry_begins()), Arg("entries", pairs.entries()),
-                                         Arg("pairs", pairs.pairs())));
+                                         Arg("pairs", pairs.pairs()), Arg("is_near", pairs.is_near())));
   return sweep_.Bind(Arg("detected", surface.detected()), Arg("clear_m", pairs.clear_m()), Arg("entry_begins", pairs.entry_begins()),
                      Arg("planes", pairs.planes()));
 }

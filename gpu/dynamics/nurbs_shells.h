@@ -136,6 +136,7 @@ class NurbsShells final : public SurfaceFollower {
 
   // SurfaceFollower.
   bool MovesAsWhole(uint32_t /*slot*/) const override { return false; }
+  bool ReadsSweepStart() const override { return true; }
   bool IsNeverCut(uint32_t slot) const override { return slot < is_vertex_.size() && is_vertex_[slot] != 0; }
   FollowedWays ways() const override { return {}; }
   absl::Status Detected(Queue& queue) override;

@@ -693,6 +693,9 @@ static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState*
                                  const __global Collider* colliders, const __global PlaneObstacle* planes) {
   for (uint k = 0; k < p->plane_count; ++k) {
     const float4 plane = planes[k].normal_offset;
+    /* Rounding of the two heights is far below that share of the radius and the margin, or of where the centre is. */
+    const float above_m = dot(plane.xyz, center) - plane.w - 1e-5f * (fabs(center.x) + fabs(center.y) + fabs(center.z));
+    if (above_m > 1.001f * (b->radius_m + p->margin_m)) continue;
     for (uint v = b->vertex_begin + BODY_ITEM; v < b->vertex_end; v += PALPATE_BODY_GROUP) {
       const float3 at = x[v].xyz;
       float slope;

@@ -448,7 +448,8 @@ size_t SurfaceContacts::device_bytes() const {
 absl::Status SweptSurfaces::BeforeSweep(Queue& queue) {
   SurfaceContacts& c = *contacts_;
   if (c.pairs_.count() == 0) return absl::OkStatus();
-  PALPATE_RETURN_IF_ERROR(queue.Copy(*x_, c.x_sweep_, c.vertex_count_));
+  const bool reads_all = c.follower_ != nullptr && c.follower_->ReadsSweepStart();
+  PALPATE_RETURN_IF_ERROR(queue.Copy(*x_, c.x_sweep_, reads_all ? c.vertex_count_ : c.layout_.free_count));
   return c.pairs_.Linearize(queue, *c.surface_.device(), c.reach_.params(), *x_, *x_start_, c.follower_);
 }
 

@@ -66,8 +66,8 @@ static inline void store_role_planes(SurfaceContact c, uint is_disabled, float l
 __kernel void make_pairs(uint count, float least_gap_m, const __global SurfaceParams* p, const __global SurfaceContact* contacts,
                          const __global float4* x, const __global float4* rest, const __global uint* vertex_origins,
                          const __global float* vertex_stiffness_n_per_m, const __global float* thinner_m, const __global uint* tangled,
-                         const __global uint* movers, __global SurfacePair* pairs, __global PairWay* ways, __global uint* keys,
-                         __global float4* role_planes) {
+                         const __global uint* movers, __global SurfacePair* pairs, __global PairWay* ways, __global uchar* is_near,
+                         __global uint* keys, __global float4* role_planes) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const SurfaceContact c = contacts[i];
@@ -107,6 +107,7 @@ __kernel void make_pairs(uint count, float least_gap_m, const __global SurfacePa
                                     fmin(vertex_stiffness_n_per_m[v.z], vertex_stiffness_n_per_m[v.w]));
   out.b = c.b;
   pairs[i] = out;
+  is_near[i] = 0;
   store_role_planes(c, out.flags & PALPATE_PAIR_DISABLED, least_gap_m, x, role_planes + 4 * (size_t)i);
   if (movers) ways[i] = (PairWay){movers[v.x], movers[last], -1.0f};
   keys[4 * i] = v.x;
@@ -150,14 +151,15 @@ __kernel void linearize_pairs(uint count, const __global SurfaceParams* p, const
 }
 
 /* Takes moves from the detection to x back as far as the planes demand. Work-item: vertex. */
-__kernel void bound_moves(uint vertex_count, __global float4* x, const __global float4* detected, const __global uint* begins,
-                          const __global float4* planes, const __global uint* held_axes, __global uchar* touched) {
+__kernel void bound_moves(uint vertex_count, __global float4* x, const __global float4* detected, const __global float* clear_m,
+                          const __global uint* begins, const __global float4* planes, const __global uint* held_axes,
+                          __global uchar* touched) {
   const uint v = (uint)get_global_id(0);
   if (v >= vertex_count) return;
   uint cut = 0;
   const float4 at = x[v];
   const float3 from = detected[v].xyz;
-  const float3 to = bounded_move(from, at.xyz, from, begins[v], begins[v + 1], planes, held_axes[v], &cut);
+  const float3 to = bounded_move(from, at.xyz, from, clear_m[v], begins[v], begins[v + 1], planes, held_axes[v], &cut);
   x[v] = (float4)(to, at.w);
   touched[v] = cut ? PALPATE_TOUCH_TRUNCATED : 0;
 }
@@ -418,12 +420,13 @@ __kernel void prescribe_vertices(uint count, uint driven, const __global uint* v
 
 /* Driven and prescribed vertices go on towards their targets as far as the planes allow. Work-item: driven vertex. */
 __kernel void move_driven(uint count, const __global uint* vertices, const __global float4* y, const __global float4* detected,
-                          const __global uint* begins, const __global float4* planes, __global float4* x, __global uchar* touched) {
+                          const __global float* clear_m, const __global uint* begins, const __global float4* planes, __global float4* x,
+                          __global uchar* touched) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint v = vertices[i];
   uint cut = 0;
-  x[v] = (float4)(bounded_move(x[v].xyz, y[v].xyz, detected[v].xyz, begins[v], begins[v + 1], planes, 0u, &cut), 0.0f);
+  x[v] = (float4)(bounded_move(x[v].xyz, y[v].xyz, detected[v].xyz, clear_m[v], begins[v], begins[v + 1], planes, 0u, &cut), 0.0f);
   touched[v] = cut ? PALPATE_TOUCH_TRUNCATED : 0;
 }
 

@@ -28,6 +28,9 @@ class SurfaceFollower {
   /// Whether it is of a body whose surface no edit changes.
   virtual bool IsNeverCut(uint32_t /*slot*/) const { return false; }
 
+  /// Whether its vertices take pairs with each other as they were at the start of the sweep, like tissue's of one colour.
+  virtual bool ReadsSweepStart() const { return false; }
+
   virtual FollowedWays ways() const = 0;
 
   /// Near pairs are detected at the current positions: moves are counted from here.

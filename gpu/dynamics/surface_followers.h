@@ -22,6 +22,9 @@ class SurfaceFollowers final : public SurfaceFollower {
   bool IsNeverCut(uint32_t slot) const override {
     return std::ranges::any_of(all_, [slot](const SurfaceFollower* follower) { return follower->IsNeverCut(slot); });
   }
+  bool ReadsSweepStart() const override {
+    return std::ranges::any_of(all_, [](const SurfaceFollower* follower) { return follower->ReadsSweepStart(); });
+  }
   FollowedWays ways() const override { return all_.front()->ways(); }
   absl::Status Detected(Queue& queue) override {
     return Each([&](SurfaceFollower& follower) { return follower.Detected(queue); });

@@ -124,12 +124,13 @@ absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contact
   listing_ += are_same ? 0 : 1;
   contacts_ = contacts;
   const FollowedWays followed = follower == nullptr ? FollowedWays{} : follower->ways();
-  PALPATE_RETURN_IF_ERROR(queue.Launch(
-      make_pairs_, {count, kSurfaceGroup}, Arg("count", count), Arg("least_gap_m", static_cast<float>(options_.least_gap_m())),
-      Arg("p", params), Arg("contacts", contacts), Arg("x", detected), Arg("rest", rest_), Arg("vertex_origins", vertex_origins_),
-      Arg("vertex_stiffness_n_per_m", vertex_stiffness_),
-      Arg("thinner_m", layout_.shell.has_thickness() ? BufferView<float>(thinner_) : BufferView<float>{}), Arg("tangled", tangled),
-      Arg("movers", followed.movers), Arg("pairs", pairs_), Arg("ways", ways_), Arg("keys", keys_), Arg("role_planes", role_planes_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(make_pairs_, {count, kSurfaceGroup}, Arg("count", count),
+                                       Arg("least_gap_m", static_cast<float>(options_.least_gap_m())), Arg("p", params),
+                                       Arg("contacts", contacts), Arg("x", detected), Arg("rest", rest_),
+                                       Arg("vertex_origins", vertex_origins_), Arg("vertex_stiffness_n_per_m", vertex_stiffness_),
+                                       Arg("thinner_m", layout_.shell.has_thickness() ? BufferView<float>(thinner_) : BufferView<float>{}),
+                                       Arg("tangled", tangled), Arg("movers", followed.movers), Arg("pairs", pairs_), Arg("ways", ways_),
+                                       Arg("is_near", is_near_), Arg("keys", keys_), Arg("role_planes", role_planes_)));
   if (!are_same) {
     const uint32_t bits = std::bit_width(vertex_count - 1);
     PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
@@ -137,7 +138,6 @@ absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contact
   PALPATE_RETURN_IF_ERROR(queue.Launch(bound_entries_, {size_t{entries} + 1, kSurfaceGroup}, Arg("entry_count", entries),
                                        Arg("vertex_count", vertex_count), Arg("keys", sorted_keys_), Arg("entries", entries_),
                                        Arg("role_planes", role_planes_), Arg("begins", begins_), Arg("planes", planes_)));
-  if (follower == nullptr) return absl::OkStatus();
   return queue.Launch(clear_ways_, {vertex_count, kSurfaceGroup}, Arg("vertex_count", vertex_count), Arg("begins", begins_),
                       Arg("planes", planes_), Arg("clear_m", clear_));
 }
@@ -157,8 +157,8 @@ absl::Status SurfacePairs::Linearize(Queue& queue, const DeviceSurface& surface,
 absl::Status SurfacePairs::BoundMoves(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<Float4>& x,
                                       const DeviceBuffer<uint8_t>& touched) {
   return queue.Launch(bound_moves_, {layout_.vertex_count, kSurfaceGroup}, Arg("vertex_count", layout_.vertex_count), Arg("x", x),
-                      Arg("detected", detected), Arg("begins", begins_), Arg("planes", planes_), Arg("held_axes", *scene_.held_axes),
-                      Arg("touched", touched));
+                      Arg("detected", detected), Arg("clear_m", clear_), Arg("begins", begins_), Arg("planes", planes_),
+                      Arg("held_axes", *scene_.held_axes), Arg("touched", touched));
 }
 
 absl::Status SurfacePairs::EnqueueReport(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& x,

@@ -33,7 +33,7 @@ class SurfacePairs {
   absl::Status Follow(const TissueLayoutDelta& delta, const std::vector<uint32_t>& vertex_groups, RunWriter* writer);
 
   /// Takes `contacts`, detected at `detected`, as the pairs; the buffers must live until the next call. Pairs with marked (`tangled`)
-  /// vertices neither push nor hold back. `follower`: of the scene, or null; without one clear_m() is not worked out. `are_same`: they are
+  /// vertices neither push nor hold back. `follower`: of the scene, or null. `are_same`: they are
   /// those of the last call, in that order, at other positions; then their entries are known. Enqueues only. Errors: Internal (as many as
   /// others are said to be the same), ResourceExhausted.
   absl::Status Make(Queue& queue, BufferView<SurfaceContact> contacts, const DeviceBuffer<SurfaceParams>& params,

@@ -80,10 +80,10 @@
 #endif
 
 #if PALPATE_DISPLACED
-/* After moves that know of positions alone; of all vertices if `anew`. Work-item: vertex. */
-__kernel void follow_positions(const __global StepParams* p, uint anew, const __global float4* x DISPLACED_ARGS) {
+/* After moves that know of positions alone; of the first `count` slots, all of them if `anew`. Work-item: vertex. */
+__kernel void follow_positions(uint count, uint anew, const __global float4* x DISPLACED_ARGS) {
   const uint v = (uint)get_global_id(0);
-  if (v >= p->vertex_count) return;
+  if (v >= count) return;
   u[v] = anew != 0 ? (float4)(x[v].xyz - rest[v].xyz, 0.0f) : displacement_of(x[v], rest[v], u[v]);
 }
 #endif
@@ -440,21 +440,22 @@ static inline float3 volume_gradient(uint v, const __global float4* x, const __g
 /* What the kernels of a sweep need of contact between surfaces; see surface_contact.cl. x_sweep: positions at the start of the sweep. */
 #define SURFACE_ARGS                                                                                                                   \
   , const __global SurfaceParams *sp, const __global float4 *x_sweep, const __global uint *entry_begins, const __global uint *entries, \
-      const __global SurfacePair *pairs
-#define BOUND_ARGS , const __global float4 *detected, const __global float4 *planes
-#define SURFACE_VALUES , sp, x_sweep, entry_begins, entries, pairs
-#define BOUND_VALUES , detected, planes
+      const __global SurfacePair *pairs, const __global uchar *is_near
+#define BOUND_ARGS , const __global float4 *detected, const __global float4 *planes, const __global float *clear_m
+#define SURFACE_VALUES , sp, x_sweep, entry_begins, entries, pairs, is_near
+#define BOUND_VALUES , detected, planes, clear_m
 
 /* Contact of vertex v with other vertices of surfaces. A pair may hold several vertices of one colour, [first, first + count): the others
    of them move at the same time, so they count as they were at the start of the sweep, and the block is multiplied by their number, which
    bounds the pair's energy from above. Returns whether any pair pushed. */
 static inline bool add_surface_contacts(const __global SurfaceParams* sp, uint v, uint first, uint count, const __global float4* x,
                                         const __global float4* x_sweep, const __global float4* x_start, const __global uint* entry_begins,
-                                        const __global uint* entries, const __global SurfacePair* pairs, Block* b) {
+                                        const __global uint* entries, const __global SurfacePair* pairs, const __global uchar* is_near, Block* b) {
   bool pushed = false;
   const uint end = entry_begins[v + 1];
   for (uint i = entry_begins[v]; i < end; ++i) {
     const uint entry = entries[i];
+    if (is_near[entry >> 2] == 0) continue; /* most are not, and a byte a pair stays in the caches */
     const __global SurfacePair* pair = pairs + (entry >> 2);
     const float stiffness = pair->stiffness_n_per_m;
     if (stiffness == 0.0f) continue;
@@ -859,7 +860,7 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
                              obstacles, 1.0f, &b);
   pushed |= add_anchors(v, xi.xyz, anchor_begin, anchors, colliders, &b);
 #if PALPATE_SURFACE
-  pushed |= add_surface_contacts(sp, v, first, count, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
+  pushed |= add_surface_contacts(sp, v, first, count, x, x_sweep, x_start, entry_begins, entries, pairs, is_near, &b);
 #endif
   const uint held = held_axes[v];
   pushed |= meet_planes(p, v, xi.xyz, held, vertex_triangle_range, vertex_triangles, triangles, obstacles, &b);
@@ -886,7 +887,7 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
 #endif
 #if PALPATE_SURFACE
   uint truncated = 0;
-  const float3 to = bounded_move(xi.xyz, wanted, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
+  const float3 to = bounded_move(xi.xyz, wanted, detected[v].xyz, clear_m[v], entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
   touched[v] = (uchar)((pushed ? PALPATE_TOUCH_PUSHED : 0) | (truncated ? PALPATE_TOUCH_TRUNCATED : 0));
 #else
   const float3 to = wanted;
@@ -930,7 +931,7 @@ __kernel void keep_volumes(uint first, uint count, const __global uint* entry_ve
   to = keep_held(xi.xyz, to, held);
 #if PALPATE_SURFACE
   uint truncated = 0;
-  to = bounded_move(xi.xyz, to, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
+  to = bounded_move(xi.xyz, to, detected[v].xyz, clear_m[v], entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
   if (truncated) touched[v] |= PALPATE_TOUCH_TRUNCATED;
 #else
   (void)touched;
@@ -1106,8 +1107,8 @@ __kernel void work_on_line(const __global StepParams* p, const __global float* s
    `parts`: 1 elastic and viscous, pressure of a kept volume included, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors,
    16 pressure of a kept volume alone.
    w = 1 where a contact or an anchor of these acts, else 0. is_trial: displacements are not those of x, and no elastic forces are wanted.
-   Work-item: vertex, fixed ones included. */
-__kernel void vertex_forces(const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
+   Of the first `count` slots: free vertices come first. Work-item: vertex. */
+__kernel void vertex_forces(uint count, const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
                             const __global float4* y, const __global float* mass, const __global uint2* block_range,
                             const __global float* corner_real, const __global uint* corner_index, const __global float* corner_strain,
                             const __global float4* rotations, const __global uint2* vertex_triangle_range,
@@ -1121,7 +1122,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
 #endif
                                 SURFACE_ARGS SHAPE_ARGS PRESSURE_ARGS SHELL_ARGS SMOOTHING_ARGS) {
   const uint v = (uint)get_global_id(0);
-  if (v >= p->vertex_count) return;
+  if (v >= count) return;
   Block b;
   b.force = (float3)(0.0f);
   b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
@@ -1151,7 +1152,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
     acts = add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
                         obstacles, 1.0f, &b);
 #if PALPATE_SURFACE
-    acts |= add_surface_contacts(sp, v, 0, 0, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
+    acts |= add_surface_contacts(sp, v, 0, 0, x, x_sweep, x_start, entry_begins, entries, pairs, is_near, &b);
 #endif
   }
   if (parts & 8u) acts |= add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
@@ -1182,7 +1183,8 @@ static inline NextContact next_contact(const __global StepParams* p, uint v, con
                                        const __global PlaneObstacle* planes
 #if PALPATE_SURFACE
                                        ,
-                                       const __global uint* entry_begins, const __global uint* entries, const __global SurfacePair* pairs
+                                       const __global uint* entry_begins, const __global uint* entries, const __global SurfacePair* pairs,
+                                       const __global uchar* is_near
 #endif
 ) {
   NextContact next;
@@ -1222,6 +1224,7 @@ static inline NextContact next_contact(const __global StepParams* p, uint v, con
   }
 #if PALPATE_SURFACE
   for (uint i = entry_begins[v]; i < entry_begins[v + 1]; ++i) {
+    if (is_near[entries[i] >> 2] == 0) continue;
     const __global SurfacePair* pair = pairs + (entries[i] >> 2);
     if (pair->stiffness_n_per_m == 0.0f) continue;
     const float4 weights = pair->weights;
@@ -1265,7 +1268,7 @@ __kernel void follower_contacts(const __global StepParams* p, uint count, uint f
                            obstacles, 3.0f, &b);
   acts |= add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
 #if PALPATE_SURFACE
-  acts |= add_surface_contacts(sp, v, first_slot, slot_count, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
+  acts |= add_surface_contacts(sp, v, first_slot, slot_count, x, x_sweep, x_start, entry_begins, entries, pairs, is_near, &b);
 #else
   (void)first_slot;
   (void)slot_count;
@@ -1280,7 +1283,7 @@ __kernel void follower_contacts(const __global StepParams* p, uint count, uint f
       next_contact(p, v, x, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles
 #if PALPATE_SURFACE
                    ,
-                   entry_begins, entries, pairs
+                   entry_begins, entries, pairs, is_near
 #endif
       );
   next[2 * i] = (float4)(after.into, after.gap);
@@ -1421,7 +1424,7 @@ static inline void accelerate_vertex(const __global StepParams* p, uint v, float
 #endif
 #if PALPATE_SURFACE
     uint truncated = 0;
-    xv.xyz = bounded_move(xv.xyz, to, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
+    xv.xyz = bounded_move(xv.xyz, to, detected[v].xyz, clear_m[v], entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
     if (truncated) touched[v] |= PALPATE_TOUCH_TRUNCATED;
 #elif PALPATE_DISPLACED
     xv.xyz = to;
@@ -1479,7 +1482,7 @@ __kernel void move_along(const __global StepParams* p, const __global uint* gate
 #endif
 #if PALPATE_SURFACE
   uint truncated = 0;
-  to = bounded_move(xv.xyz, to, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
+  to = bounded_move(xv.xyz, to, detected[v].xyz, clear_m[v], entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
   if (truncated) touched[v] |= PALPATE_TOUCH_TRUNCATED;
 #else
   (void)touched;

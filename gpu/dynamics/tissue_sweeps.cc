@@ -65,6 +65,14 @@ class PhaseList {
   uint32_t widest_ = 0;
 };
 
+/// One past the last slot of a vertex of a tet or a shell.
+uint32_t ElasticEnd(const TissueLayout& layout) {
+  if (!layout.shell.empty()) return layout.vertex_count;
+  uint32_t end = layout.free_count;
+  for (const UInt4& t : layout.tets) end = std::max({end, t.x + 1, t.y + 1, t.z + 1, t.w + 1});
+  return end;
+}
+
 }  // namespace
 
 absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const TissueOptions& options, const TissueTuning& tuning,
@@ -73,6 +81,7 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
   dt_s_ = options.dt_s;
   spectral_radius_ = options.acceleration;
   moves_along_ = options.coarse_nodes > 0;
+  elastic_end_ = ElasticEnd(layout_);
   omegas_host_ = Omegas(spectral_radius_, std::max(options.iterations, 1U));
   PALPATE_ASSIGN_OR_RETURN(forces_, DeviceBuffer<Float4>::Create(queue.context(), layout_.vertex_count, "forces"));
   if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
@@ -213,16 +222,18 @@ absl::Status TissueSweeps::BindDisplacements(const TissueBuffers& tissue) {
   for (Kernel* kernel : {&solve_color_, &vertex_forces_, &accelerate_, &move_along_, &run_phases_, &follow_positions_}) {
     if (*kernel) PALPATE_RETURN_IF_ERROR(kernel->Bind(Arg("rest", tissue.rest), Arg("u", tissue.u)));
   }
-  return follow_positions_.Bind(Arg("p", tissue.params), Arg("x", tissue.x));
+  return follow_positions_.Bind(Arg("x", tissue.x));
 }
 
-/// Where something else moved vertices, before tets are read.
+/// Where something else moved vertices, before tets are read. Those of rigid bodies and NURBS shells have none, and come last.
 absl::Status TissueSweeps::FollowPositions(Queue& queue) {
-  return layout_.IsDisplaced() ? queue.Launch(follow_positions_, {layout_.vertex_count, 0}, Arg("anew", uint32_t{0})) : absl::OkStatus();
+  if (!layout_.IsDisplaced()) return absl::OkStatus();
+  return queue.Launch(follow_positions_, {elastic_end_, 0}, Arg("count", elastic_end_), Arg("anew", uint32_t{0}));
 }
 
 absl::Status TissueSweeps::TakePositions(Queue& queue) {
-  return layout_.IsDisplaced() ? queue.Launch(follow_positions_, {layout_.vertex_count, 0}, Arg("anew", uint32_t{1})) : absl::OkStatus();
+  if (!layout_.IsDisplaced()) return absl::OkStatus();
+  return queue.Launch(follow_positions_, {layout_.vertex_count, 0}, Arg("count", layout_.vertex_count), Arg("anew", uint32_t{1}));
 }
 
 /// Work along moves.
@@ -270,21 +281,22 @@ absl::Status TissueSweeps::BindSurface(const SurfaceContacts& surface) {
   for (Kernel* kernel : {&solve_color_, &vertex_forces_}) {
     PALPATE_RETURN_IF_ERROR(kernel->Bind(Arg("sp", surface.params()), Arg("x_sweep", surface.x_sweep()),
                                          Arg("entry_begins", pairs.entry_begins()), Arg("entries", pairs.entries()),
-                                         Arg("pairs", pairs.pairs())));
+                                         Arg("pairs", pairs.pairs()), Arg("is_near", pairs.is_near())));
   }
-  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("detected", surface.detected()), Arg("planes", pairs.planes())));
+  PALPATE_RETURN_IF_ERROR(
+      solve_color_.Bind(Arg("detected", surface.detected()), Arg("planes", pairs.planes()), Arg("clear_m", pairs.clear_m())));
   if (HasPhases()) {
-    PALPATE_RETURN_IF_ERROR(run_phases_.Bind(Arg("sp", surface.params()), Arg("x_sweep", surface.x_sweep()),
-                                             Arg("entry_begins", pairs.entry_begins()), Arg("entries", pairs.entries()),
-                                             Arg("pairs", pairs.pairs()), Arg("is_near", pairs.is_near()),
-                                             Arg("detected", surface.detected()), Arg("planes", pairs.planes())));
+    PALPATE_RETURN_IF_ERROR(
+        run_phases_.Bind(Arg("sp", surface.params()), Arg("x_sweep", surface.x_sweep()), Arg("entry_begins", pairs.entry_begins()),
+                         Arg("entries", pairs.entries()), Arg("pairs", pairs.pairs()), Arg("is_near", pairs.is_near()),
+                         Arg("detected", surface.detected()), Arg("planes", pairs.planes()), Arg("clear_m", pairs.clear_m())));
     PALPATE_RETURN_IF_ERROR(BindTopology(surface));
   }
   for (Kernel* kernel : {&accelerate_, &move_along_, &keep_volumes_}) {
     if (kernel == &keep_volumes_ && !volumes_) continue;
     if (kernel == &move_along_ && !moves_along_) continue;
-    PALPATE_RETURN_IF_ERROR(
-        kernel->Bind(Arg("detected", surface.detected()), Arg("planes", pairs.planes()), Arg("entry_begins", pairs.entry_begins())));
+    PALPATE_RETURN_IF_ERROR(kernel->Bind(Arg("detected", surface.detected()), Arg("planes", pairs.planes()),
+                                         Arg("clear_m", pairs.clear_m()), Arg("entry_begins", pairs.entry_begins())));
   }
   return absl::OkStatus();
 }
@@ -310,6 +322,7 @@ absl::Status TissueSweeps::Follow(Queue& queue, const TissueBuffers& tissue, con
                                   const TissueLayoutDelta& delta) {
   PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count)));
   if (turn_corners_) PALPATE_RETURN_IF_ERROR(turn_corners_.Bind(Arg("block_count", layout_.block_count)));
+  elastic_end_ = ElasticEnd(layout_);
   if (shapes_ && TouchesShapes(model, change, delta)) {
     PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
     PALPATE_RETURN_IF_ERROR(BindShapes());
@@ -332,8 +345,8 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
 
 absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
-  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omegas_host, plain, has_swept, shapes, volumes,
-                          shells, smoothing, has_goal, strain, rotations, turn_corners, solve, vertex_forces, accelerate, move,
+  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, elastic_end, moves_along, spectral_radius, omegas_host, plain, has_swept, shapes,
+                          volumes, shells, smoothing, has_goal, strain, rotations, turn_corners, solve, vertex_forces, accelerate, move,
                           keep_volumes, volume_gradients, start_tets, begin_line, work_on_line, run_phases, follow_positions, x, forces,
                           tet_strain, tet_line, phases, omegas, tickets] = *this;
   if (smoothing) PALPATE_RETURN_IF_ERROR(smoothing->SaveState(queue, archive));
@@ -414,7 +427,7 @@ absl::Status TissueSweeps::RunPhases(Queue& queue, const SweepParts& parts, uint
   PhaseList list;
   if (parts.contacts) list.Add(PALPATE_PHASE_CONTACTS, 0, kContactParts, 1);
   if (parts.pairs > 0) {
-    list.Add(PALPATE_PHASE_COPY, 0, layout_.vertex_count, kCopyChunk * chunk);
+    list.Add(PALPATE_PHASE_COPY, 0, layout_.free_count, kCopyChunk * chunk);
     list.Add(PALPATE_PHASE_PAIRS, 0, parts.pairs, kLightChunk * chunk);
   }
   const uint32_t domains = smoothing_ && parts.colors ? smoothing_->domain_count() : 0;
@@ -464,7 +477,7 @@ absl::Status TissueSweeps::MoveAlong(Queue& queue, const DeviceBuffer<Float4>& m
   return queue.Launch(move_along_, {layout_.free_count, 0}, Arg("moves", moves), Arg("share", share));
 }
 
-absl::Status TissueSweeps::EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions,
+absl::Status TissueSweeps::EnqueueForces(Queue& queue, uint32_t count, uint32_t parts, const DeviceBuffer<Float4>& positions,
                                          const DeviceBuffer<Float4>& forces_n) {
   if (smoothing_) PALPATE_RETURN_IF_ERROR(smoothing_->Measure(queue, positions));
   if (layout_.IsDisplaced()) {
@@ -474,7 +487,7 @@ absl::Status TissueSweeps::EnqueueForces(Queue& queue, uint32_t parts, const Dev
     }
     PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("is_trial", uint32_t{is_trial ? 1U : 0U})));
   }
-  return queue.Launch(vertex_forces_, {layout_.vertex_count, 0}, Arg("parts", parts), Arg("x", positions), Arg("forces", forces_n));
+  return queue.Launch(vertex_forces_, {count, 0}, Arg("count", count), Arg("parts", parts), Arg("x", positions), Arg("forces", forces_n));
 }
 
 absl::Status TissueSweeps::Press(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& positions, KeptPressure which) {
@@ -498,7 +511,7 @@ absl::Status TissueSweeps::WorkOnLine(Queue& queue, const Range& range, const De
 
 absl::Status TissueSweeps::ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n) {
   PALPATE_RETURN_IF_ERROR(Press(queue, tissue, tissue.x, KeptPressure::kOfEnergy));
-  PALPATE_RETURN_IF_ERROR(EnqueueForces(queue, parts, tissue.x, forces_));
+  PALPATE_RETURN_IF_ERROR(EnqueueForces(queue, layout_.vertex_count, parts, tissue.x, forces_));
   return queue.ReadBlocking(forces_, forces_n);
 }
 

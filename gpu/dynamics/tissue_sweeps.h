@@ -89,10 +89,12 @@ class TissueSweeps {
   /// Between sweeps: moves vertices by share[0] of `moves` [slot], as far as their bounds allow, and the history with them.
   absl::Status MoveAlong(Queue& queue, const DeviceBuffer<Float4>& moves, const DeviceBuffer<float>& share);
 
-  /// Forces [N] at `positions` by slot, the sum of the chosen ForceParts, w = 1 where a contact or an anchor of these acts; after Update.
+  /// Forces [N] at `positions` of the first `count` slots, of which free vertices have the first free_count: the sum of the chosen
+  /// ForceParts, w = 1 where a contact or an anchor of these acts; after Update.
   /// With HasStresses the elastic ones are those at the solver's own positions only.
   /// Of bodies that keep their volume: the pressures that were worked out last, see Press.
-  absl::Status EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions, const DeviceBuffer<Float4>& forces_n);
+  absl::Status EnqueueForces(Queue& queue, uint32_t count, uint32_t parts, const DeviceBuffer<Float4>& positions,
+                             const DeviceBuffer<Float4>& forces_n);
   /// Where bodies keep their volume: works out their pressures at `positions`.
   absl::Status Press(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<Float4>& positions, KeptPressure which);
   /// The gradients of kept volumes, at x: by slot, of others 0; w as that of `forces`.
@@ -136,6 +138,7 @@ class TissueSweeps {
   TissueTuning tuning_;
   ProgramDefines defines_;
   double dt_s_ = 0;
+  uint32_t elastic_end_ = 0;                     // one past the last slot of a vertex of a tet or a shell
   bool moves_along_ = false;                     // there are corrections between sweeps
   double spectral_radius_ = 0;                   // of a sweep, estimated; 0: no acceleration
   std::vector<float> omegas_host_;               // of the recurrence, by sweeps since the start or the last jump of the positions

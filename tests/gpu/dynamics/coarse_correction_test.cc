@@ -248,7 +248,7 @@ TEST_F(CoarseCorrectionTest, InverseIsThatOfTheHessianAtRest) {
     const auto at_nodes = [&](const std::vector<Float4>& x) {
       PALPATE_EXPECT_OK(queue().Write(stages->tissue.x, std::span<const Float4>(x)));
       PALPATE_EXPECT_OK(stages->sweeps.Update(queue(), stages->tissue));
-      PALPATE_EXPECT_OK(stages->sweeps.EnqueueForces(queue(), kAllForces, stages->tissue.x, forces));
+      PALPATE_EXPECT_OK(stages->sweeps.EnqueueForces(queue(), stages->layout.vertex_count, kAllForces, stages->tissue.x, forces));
       const std::vector<Float4> f = Read(forces);
       VectorXd sum = VectorXd::Zero(n);
       for (uint32_t node = 0; node < part.node_count; ++node) {
@@ -326,7 +326,7 @@ TEST_F(CoarseCorrectionTest, WorkAlongMovesIsThatOfTheForces) {
       }
       PALPATE_ASSERT_OK(queue().Write(trial, std::span<const Float4>(at)));
       PALPATE_ASSERT_OK(queue().Write(share, std::span<const float>(&part, 1)));
-      PALPATE_ASSERT_OK(stages->sweeps.EnqueueForces(queue(), kElasticForces, trial, forces));
+      PALPATE_ASSERT_OK(stages->sweeps.EnqueueForces(queue(), stages->layout.vertex_count, kElasticForces, trial, forces));
       const std::vector<Float4> f = Read(forces);
       double expected_j = 0, scale_j = 0;
       for (size_t v = 0; v < f.size(); ++v) {
@@ -366,7 +366,7 @@ TEST_F(CoarseCorrectionTest, ForcesOfStiffTetsAreThoseOfTheirDisplacements) {
   }
   PALPATE_ASSERT_OK(stages->sweeps.Update(queue(), stages->tissue));
   PALPATE_TEST_ASSIGN(const DeviceBuffer<Float4> forces, DeviceBuffer<Float4>::Create(context(), stages->layout.vertex_count, "forces"));
-  PALPATE_ASSERT_OK(stages->sweeps.EnqueueForces(queue(), kAllForces, stages->tissue.x, forces));
+  PALPATE_ASSERT_OK(stages->sweeps.EnqueueForces(queue(), stages->layout.vertex_count, kAllForces, stages->tissue.x, forces));
   const std::vector<Float4> found = Read(forces);
   const std::vector<Float4> u = Read(stages->tissue.u), target = Read(stages->tissue.y);
   std::vector<Vector3d> displaced, rounded = Positions(*stages), at_y;
