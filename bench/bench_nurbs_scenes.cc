@@ -12,6 +12,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "bench/bench_support.h"
+#include "bench/kernel_times.h"
 #include "gpu/runtime/context.h"
 #include "sim/scene/asset_resolver.h"
 #include "sim/scene/scene_spec.h"
@@ -67,7 +68,7 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
 }
 
 int Main() {
-  auto context = gpu::Context::Create({.device = DeviceSelector()});
+  auto context = gpu::Context::Create({.device = DeviceSelector(), .time_one_in = TimedLaunches()});
   Report report("nurbs_scenes", context.ok() ? gpu::DescribeDevice((*context)->device()) : "none");
   if (!context.ok()) return report.Finish(context.status());
   absl::Status status;
@@ -75,6 +76,7 @@ int Main() {
     if (status.ok() && IsSelected(name)) status = Measure(*context, name, report);
   }
   report.Note("speed: simulated time over wall time; late_steps: share of steps that took longer than they simulate. Tools rest.");
+  NoteKernels(**context, &report);
   return report.Finish(status);
 }
 

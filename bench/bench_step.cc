@@ -22,6 +22,7 @@
 #include "bench/bench_step_lists.h"
 #endif
 #include "bench/bench_support.h"
+#include "bench/kernel_times.h"
 #include "gpu/dynamics/tissue_solver.h"
 #include "gpu/runtime/context.h"
 #include "sim/mesh/generators.h"
@@ -31,7 +32,6 @@
 #include "sim/world/world.h"
 
 ABSL_FLAG(int, steps, 400, "Counted steps a size.");
-ABSL_FLAG(bool, kernels, false, "Print the device time of each kernel, summed over all cases (best with --filter).");
 
 namespace palpate::bench {
 namespace {
@@ -440,20 +440,6 @@ absl::Status MeasureChain(const std::shared_ptr<gpu::Context>& context, const st
   return absl::OkStatus();
 }
 
-/// Where the device spent its time, warm-up included.
-void NoteKernels(const gpu::Context& context, Report* report) {
-  std::vector<gpu::KernelTime> times = context.KernelTimes();
-  std::ranges::sort(times, std::greater<>(), &gpu::KernelTime::seconds);
-  double sum_s = 0;
-  for (const gpu::KernelTime& time : times) sum_s += time.seconds;
-  report->Note(absl::StrFormat("%-28s %9s %10s %9s %6s", "kernel", "launches", "ms", "us each", "share"));
-  for (const gpu::KernelTime& time : times) {
-    if (time.launches == 0) continue;
-    report->Note(absl::StrFormat("%-28s %9d %10.2f %9.1f %5.1f%%", time.name, time.launches, 1e3 * time.seconds,
-                                 1e6 * time.seconds / static_cast<double>(time.launches), 100 * time.seconds / sum_s));
-  }
-}
-
 /// A cloth that falls over a ball and folds on a table, about so many triangles; from the moment that it touches.
 absl::Status MeasureShell(const std::shared_ptr<gpu::Context>& context, int triangles, Report* report) {
   const std::string name = absl::StrFormat("shell_%d", triangles);
@@ -655,7 +641,7 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
 #ifdef PALPATE_HAS_STEP_LISTS
   PALPATE_RETURN_IF_ERROR(MeasureLists(context, report));
 #endif
-  if (absl::GetFlag(FLAGS_kernels)) NoteKernels(*context, report);
+  NoteKernels(*context, report);
   return absl::OkStatus();
 }
 
@@ -665,7 +651,7 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
 int main(int argc, char** argv) {
   palpate::bench::Initialize(argc, argv, "Steps of a deforming organ under a tool.");
   auto context =
-      palpate::gpu::Context::Create({.device = palpate::bench::DeviceSelector(), .time_one_in = absl::GetFlag(FLAGS_kernels) ? 1U : 61U});
+      palpate::gpu::Context::Create({.device = palpate::bench::DeviceSelector(), .time_one_in = palpate::bench::TimedLaunches()});
   palpate::bench::Report report("step", context.ok() ? palpate::gpu::DescribeDevice((*context)->device()) : "none");
   if (!context.ok()) return report.Finish(context.status());
   return report.Finish(palpate::bench::Run(&report, *context));
