@@ -464,6 +464,12 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
   return Place(queue, has_pairs ? *scene.entry_begins : no_entries_, x, touched);
 }
 
+absl::Status RigidBlocks::PreparePhases(Queue& queue, const RigidSurroundings& scene, Kernel& run_phases) {
+  PALPATE_RETURN_IF_ERROR(ListPairs(queue, scene));
+  return run_phases.Bind(Arg("first_rigid", first_vertex_), Arg("rigid_of", block_of_), Arg("rigid_local", local_),
+                         Arg("own_pairs", own_pairs_), Arg("own", own_), Arg("rigid_states", states_), Arg("rigid_way", way_));
+}
+
 /// The first guess of bodies with joints: their free flights, held together by a few solves with inertia alone. So a group that a filter
 /// takes back by one share is still in its joints.
 absl::Status RigidBlocks::GuessJointed(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,

@@ -163,6 +163,10 @@ class RigidBlocks final : public SurfaceFollower {
 
   /// One Newton step of each body; x follows.
   absl::Status Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  /// Whether sweeps can have bodies move in the launch that moves tissue (TissueSweeps::RunPhases), with the same bits.
+  bool CanMoveInPhases() const { return !joints_ && !frames_ && team_ == 1 && !iterates_; }
+  /// Before that: lists of the newest pairs, and what the kernel takes of bodies. Precondition: CanMoveInPhases; surfaces meet.
+  absl::Status PreparePhases(Queue& queue, const RigidSurroundings& scene, Kernel& run_phases);
   /// The inertial targets of scene.y were worked out anew: what joints do to them is added again.
   absl::Status PushAgain(Queue& queue, const RigidSurroundings& scene);
   /// End of a step that is kept, at x.

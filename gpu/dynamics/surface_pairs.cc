@@ -145,7 +145,7 @@ absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contact
 absl::Status SurfacePairs::Linearize(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<SurfaceParams>& params,
                                      const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start, const SurfaceFollower* follower) {
   if (count_ == 0) return absl::OkStatus();
-  if (follower != nullptr) PALPATE_RETURN_IF_ERROR(Grow(queue.context(), rows_, pairs_.count(), "surface pair rows"));
+  if (follower != nullptr) PALPATE_RETURN_IF_ERROR(ReserveRows(queue));
   const FollowedWays followed = follower == nullptr ? FollowedWays{} : follower->ways();
   return queue.Launch(linearize_pairs_, {count_, kSurfaceGroup}, Arg("count", count_), Arg("p", params), Arg("x", x),
                       Arg("x_start", x_start), Arg("triangles", surface.triangles), Arg("triangle_edges", surface.triangle_edges),

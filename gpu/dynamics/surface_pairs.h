@@ -45,6 +45,8 @@ class SurfacePairs {
   /// the last call since Make by the ways that it knows, or null is given.
   absl::Status Linearize(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<SurfaceParams>& params,
                          const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start, const SurfaceFollower* follower);
+  /// Where bodies follow: room for the rows of all pairs. Linearize sees to it itself.
+  absl::Status ReserveRows(Queue& queue) { return Grow(queue.context(), rows_, pairs_.count(), "surface pair rows"); }
   /// Enqueues: takes moves x since the detection back behind the planes, and marks their vertices in `touched`.
   absl::Status BoundMoves(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<Float4>& x,
                           const DeviceBuffer<uint8_t>& touched);
@@ -66,6 +68,7 @@ class SurfacePairs {
   uint64_t listing() const { return listing_; }        ///< counts how often the pairs became others
   BufferView<SurfaceContact> contacts() const { return contacts_; }
   const DeviceBuffer<SurfacePair>& pairs() const { return pairs_; }
+  const DeviceBuffer<PairWay>& ways() const { return ways_; }             ///< [pair] where bodies follow
   const DeviceBuffer<PairRow>& rows() const { return rows_; }             ///< [pair] where is_near() says so
   const DeviceBuffer<uint8_t>& is_near() const { return is_near_; }       ///< [pair] bits of PALPATE_PAIR_NEAR
   const DeviceBuffer<uint32_t>& entry_begins() const { return begins_; }  ///< [slot + 1] in entries() and planes()

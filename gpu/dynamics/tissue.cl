@@ -15,6 +15,7 @@
      PALPATE_SHAPE  1 if there are shape-matched bodies; their corners have zero moduli and are read as lists of neighbours only
      PALPATE_DISPLACED  1 if tets read displacements in place of positions; see "Displacements" below
      PALPATE_SMOOTHING  1 if there are node-smoothed tets, see smoothing.clh; their corners have the part of the moduli that tets keep
+     PALPATE_RIGID  1 if rigid bodies move in phases of run_phases too, see rigid_solve.clh; needs surfaces, and groups of one work-item
      PALPATE_SHELL  bits of gpu/shared/shell_types.h: what the shells of the scene have, 0: there are none; see shell_terms.clh
 
    Layout: vertices are in solver order: colour by colour, fixed ones last. Edits leave slots without a vertex (no mass, no corners), blocks
@@ -51,6 +52,7 @@
 #define PALPATE_VOLUME 1
 #define PALPATE_DISPLACED 1
 #define PALPATE_SMOOTHING 1
+#define PALPATE_RIGID 1
 #define PALPATE_SHELL 63u
 #endif
 

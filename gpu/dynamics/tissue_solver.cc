@@ -281,7 +281,8 @@ absl::Status TissueSolver::Impl::BindNewPairs() {
 
 absl::Status TissueSolver::Impl::Sweep(std::optional<SweptSurfaces>& swept, uint32_t count) {
   const bool moves_driven = surface_ && driven_.count() > 0;
-  if (sweeps_.HasPhases() && !rigid_ && !nurbs_ && !moves_driven) return SweepInPhases(swept, count);
+  const bool bodies_fit = !rigid_ || (sweeps_.MovesBodies() && swept);
+  if (sweeps_.HasPhases() && bodies_fit && !nurbs_ && !moves_driven) return SweepInPhases(swept, count);
   for (uint32_t k = 0; k < count; ++k) {
     PALPATE_RETURN_IF_ERROR(FollowTissue(swept));
     PALPATE_RETURN_IF_ERROR(BeforeSweep(swept));
@@ -323,7 +324,14 @@ absl::Status TissueSolver::Impl::SweepInPhases(std::optional<SweptSurfaces>& swe
                          .pairs = swept ? surface_->pairs().count() : 0,
                          .colliders = tools_.any_coupled() ? tools_.collider_count() : 0,
                          .clips = anchors_.clip_count(),
+                         .bodies = rigid_ ? rigid_->count() : 0,
+                         .body_vertices = rigid_ ? rigid_->vertex_count() : 0,
                          .accelerates = true};
+  if (rigid_) {
+    PALPATE_RETURN_IF_ERROR(surface_->ReserveRows(*queue_));
+    PALPATE_RETURN_IF_ERROR(rigid_->PreparePhases(*queue_, Surroundings(), sweeps_.phases()));
+    PALPATE_RETURN_IF_ERROR(sweeps_.phases().Bind(Arg("pair_ways", surface_->pairs().ways()), Arg("pair_rows", surface_->pairs().rows())));
+  }
   const bool has_more = !loads_.empty() || sweeps_.UpdatesEachSweep();
   for (uint32_t done = 0; done < count; done += has_more ? 1 : count) {
     PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));

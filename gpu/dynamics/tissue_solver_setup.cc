@@ -141,7 +141,9 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   PALPATE_RETURN_IF_ERROR(driven_.SetRegions(*queue_, model.driven, layout_));
   PALPATE_RETURN_IF_ERROR(driven_.MakePrescribed(*queue_, model.prescribed.vertices.size()));
   PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, layout_.rest_m));
-  PALPATE_RETURN_IF_ERROR(sweeps_.Init(*queue_, model, options, tuning, surface_ != nullptr, old == nullptr ? nullptr : &old->sweeps_));
+  const bool moves_bodies = rigid_ && rigid_->CanMoveInPhases() && !nurbs_;
+  PALPATE_RETURN_IF_ERROR(
+      sweeps_.Init(*queue_, model, options, tuning, surface_ != nullptr, moves_bodies, old == nullptr ? nullptr : &old->sweeps_));
   if (options_.coarse_nodes > 0) {
     PALPATE_ASSIGN_OR_RETURN(correction_, CoarseCorrection::Create(*queue_, model, layout_, options_, tuning));
   }

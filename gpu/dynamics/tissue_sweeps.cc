@@ -76,12 +76,14 @@ uint32_t ElasticEnd(const TissueLayout& layout) {
 }  // namespace
 
 absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const TissueOptions& options, const TissueTuning& tuning,
-                                bool surfaces_meet, TissueSweeps* old) {
+                                bool surfaces_meet, bool moves_bodies, TissueSweeps* old) {
   tuning_ = tuning;
   dt_s_ = options.dt_s;
   spectral_radius_ = options.acceleration;
   moves_along_ = options.coarse_nodes > 0;
   elastic_end_ = ElasticEnd(layout_);
+  // Groups of one work-item are those of bodies too.
+  moves_bodies_ = moves_bodies && surfaces_meet && tuning.phase_group == 1 && layout_.free_count > 0;
   omegas_host_ = Omegas(spectral_radius_, std::max(options.iterations, 1U));
   PALPATE_ASSIGN_OR_RETURN(forces_, DeviceBuffer<Float4>::Create(queue.context(), layout_.vertex_count, "forces"));
   if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
@@ -121,6 +123,7 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
               {"PALPATE_VOLUME", flag(volumes_ != nullptr)},
               {"PALPATE_SMOOTHING", flag(smoothing_ != nullptr)},
               {"PALPATE_DISPLACED", flag(layout_.IsDisplaced())},
+              {"PALPATE_RIGID", "0"},
               {"PALPATE_SHELL", absl::StrCat(layout_.shell.mask, "u")}};
   constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {
       {&TissueSweeps::start_strain_, "start_strain"},   {&TissueSweeps::extract_rotations_, "extract_rotations"},
@@ -130,7 +133,9 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
       {&TissueSweeps::begin_line_, "begin_line"},       {&TissueSweeps::work_on_line_, "work_on_line"},
       {&TissueSweeps::keep_volumes_, "keep_volumes"},   {&TissueSweeps::volume_gradients_, "volume_gradients"},
       {&TissueSweeps::run_phases_, "run_phases"},       {&TissueSweeps::follow_positions_, "follow_positions"}};
-  const bool is_same = old != nullptr && old->defines_ == defines_;
+  ProgramDefines phase_defines = defines_;  // others need not be compiled anew
+  phase_defines["PALPATE_RIGID"] = flag(moves_bodies_);
+  const bool is_same = old != nullptr && old->defines_ == defines_ && old->moves_bodies_ == moves_bodies_;
   for (const auto& [kernel, name] : kKernels) {
     if (kernel == &TissueSweeps::keep_volumes_ && !volumes_) continue;
     if (kernel == &TissueSweeps::volume_gradients_ && !(volumes_ && moves_along_)) continue;
@@ -145,7 +150,8 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
     if (is_same && old->*kernel) {
       this->*kernel = std::move(old->*kernel);
     } else {
-      PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::tissue, name, defines_));
+      const bool is_phases = kernel == &TissueSweeps::run_phases_;
+      PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::tissue, name, is_phases ? phase_defines : defines_));
     }
   }
   return absl::OkStatus();
@@ -186,6 +192,13 @@ absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const
         Arg("contacts", tools.contacts()), Arg("colliders", tools.colliders()), Arg("obstacles", tools.planes()),
         Arg("anchor_begin", anchors.begins()), Arg("anchors", anchors.anchors()), Arg("touched", tissue.touched),
         Arg("held_axes", tissue.held_axes)));
+    if (moves_bodies_) {  // tools alone need none of them
+      PALPATE_RETURN_IF_ERROR(run_phases_.Bind(Arg("first_rigid", uint32_t{0}), Arg("rigid_of", BufferView<uint32_t>{}),
+                                               Arg("rigid_local", BufferView<Float4>{}), Arg("own_pairs", BufferView<uint32_t>{}),
+                                               Arg("own", BufferView<RigidPairs>{}), Arg("rigid_states", BufferView<RigidBlockState>{}),
+                                               Arg("rigid_way", BufferView<float>{}), Arg("pair_ways", BufferView<PairWay>{}),
+                                               Arg("pair_rows", BufferView<PairRow>{})));
+    }
   }
   if (moves_along_) {
     PALPATE_RETURN_IF_ERROR(move_along_.Bind(Arg("p", tissue.params), Arg("gate", tissue.gate), Arg("x", tissue.x),
@@ -345,10 +358,10 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
 
 absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
-  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, elastic_end, moves_along, spectral_radius, omegas_host, plain, has_swept, shapes,
-                          volumes, shells, smoothing, has_goal, strain, rotations, turn_corners, solve, vertex_forces, accelerate, move,
-                          keep_volumes, volume_gradients, start_tets, begin_line, work_on_line, run_phases, follow_positions, x, forces,
-                          tet_strain, tet_line, phases, omegas, tickets] = *this;
+  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, elastic_end, moves_bodies, moves_along, spectral_radius, omegas_host, plain,
+                          has_swept, shapes, volumes, shells, smoothing, has_goal, strain, rotations, turn_corners, solve, vertex_forces,
+                          accelerate, move, keep_volumes, volume_gradients, start_tets, begin_line, work_on_line, run_phases,
+                          follow_positions, x, forces, tet_strain, tet_line, phases, omegas, tickets] = *this;
   if (smoothing) PALPATE_RETURN_IF_ERROR(smoothing->SaveState(queue, archive));
   return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
 }
@@ -441,6 +454,10 @@ absl::Status TissueSweeps::RunPhases(Queue& queue, const SweepParts& parts, uint
     list.Add(PALPATE_PHASE_DOMAIN_MOVES, 0, domains, kLightChunk * chunk);
     list.EndStage();
   }
+  list.Add(PALPATE_PHASE_RIGID, 0, parts.bodies, 1);
+  list.EndStage();
+  list.Add(PALPATE_PHASE_PLACE, 0, parts.body_vertices, kCopyChunk * chunk);
+  list.EndStage();
   list.Add(PALPATE_PHASE_COLLIDERS, 0, parts.colliders, 1);
   list.Add(PALPATE_PHASE_CLIPS, 0, parts.clips, 1);
   list.EndStage();

@@ -27,11 +27,13 @@ namespace palpate::gpu {
 /// What a launch of sweeps does besides moving the vertices of tissue.
 struct SweepParts {
   bool colors = true;
-  bool contacts = false;     ///< contacts of tools are linearised before each sweep
-  uint32_t pairs = 0;        ///< so are as many pairs of surfaces
-  uint32_t colliders = 0;    ///< coupled tools among them move after each
-  uint32_t clips = 0;        ///< so do clips
-  bool accelerates = false;  ///< then Chebyshev's recurrence carries the moves on
+  bool contacts = false;       ///< contacts of tools are linearised before each sweep
+  uint32_t pairs = 0;          ///< so are as many pairs of surfaces
+  uint32_t colliders = 0;      ///< coupled tools among them move after each
+  uint32_t clips = 0;          ///< so do clips
+  uint32_t bodies = 0;         ///< so many rigid bodies move before these
+  uint32_t body_vertices = 0;  ///< and as many slots follow them
+  bool accelerates = false;    ///< then Chebyshev's recurrence carries the moves on
 };
 
 /// The sweeps over the vertices of tissue: each vertex in turn, colour by colour, goes to where its block of the step's energy is least
@@ -42,7 +44,7 @@ class TissueSweeps {
   /// Keeps a reference to `layout`. Errors: InvalidArgument (shape-matched bodies, volumes), ResourceExhausted.
   explicit TissueSweeps(const TissueLayout& layout) : layout_(layout) {}
   absl::Status Init(Queue& queue, const TissueModel& model, const TissueOptions& options, const TissueTuning& tuning, bool surfaces_meet,
-                    TissueSweeps* old);
+                    bool moves_bodies, TissueSweeps* old);
   absl::Status Bind(Queue& queue, const TissueBuffers& tissue, const ToolContacts& tools, const TissueAnchors& anchors);
   absl::Status BindAnchors(const TissueAnchors& anchors);  ///< when their buffer became another
   /// The arguments that change when the lists of pairs grow.
@@ -74,6 +76,9 @@ class TissueSweeps {
   absl::Status Sweep(Queue& queue, const TissueBuffers& tissue);
   /// Whether sweeps can be phases of a launch: the tuning asks for it, and no body keeps its volume.
   bool HasPhases() const { return tuning_.phase_groups > 0 && !volumes_; }
+  /// Whether RunPhases can move rigid bodies; phases() is then for RigidBlocks::PreparePhases.
+  bool MovesBodies() const { return moves_bodies_ && HasPhases(); }
+  Kernel& phases() { return run_phases_; }
   /// Whether UpdateForSweep has something to do.
   bool UpdatesEachSweep() const { return (smoothing_ && layout_.HasRotatedEnergies()) || shapes_ != nullptr; }
   /// `sweeps` sweeps in one launch, with the bits of as many calls of what `parts` names, one after the other. Needs phases; `surface` with
@@ -139,6 +144,7 @@ class TissueSweeps {
   ProgramDefines defines_;
   double dt_s_ = 0;
   uint32_t elastic_end_ = 0;                     // one past the last slot of a vertex of a tet or a shell
+  bool moves_bodies_ = false;                    // rigid ones move in phases
   bool moves_along_ = false;                     // there are corrections between sweeps
   double spectral_radius_ = 0;                   // of a sweep, estimated; 0: no acceleration
   std::vector<float> omegas_host_;               // of the recurrence, by sweeps since the start or the last jump of the positions

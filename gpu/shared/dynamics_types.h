@@ -233,6 +233,8 @@ typedef struct MovePartial {
 #define PALPATE_PHASE_ACCELERATE 6u   /* free vertices go on as the sweeps before tell */
 #define PALPATE_PHASE_DOMAINS 7u      /* mean deformation gradients of smoothing domains are measured */
 #define PALPATE_PHASE_DOMAIN_MOVES 8u /* they follow the vertices of the phase before, which is a colour */
+#define PALPATE_PHASE_RIGID 9u        /* rigid bodies move */
+#define PALPATE_PHASE_PLACE 10u       /* their vertices follow */
 
 /* A phase of a sweep: `count` items, for vertices those from `first` on, in chunks. */
 typedef struct SweepPhase {

@@ -88,7 +88,7 @@ class CoarseCorrectionTest : public test::DeviceTest {
     PALPATE_RETURN_IF_ERROR(made->tools.Init(queue(), made->layout, options, tuning, {}, planes, 1));
     PALPATE_ASSIGN_OR_RETURN(made->tissue, TissueBuffers::Create(queue(), made->layout, params, false));
     PALPATE_RETURN_IF_ERROR(made->anchors.Init(queue(), made->layout));
-    PALPATE_RETURN_IF_ERROR(made->sweeps.Init(queue(), model, options, tuning, false, nullptr));
+    PALPATE_RETURN_IF_ERROR(made->sweeps.Init(queue(), model, options, tuning, /*surfaces_meet=*/false, /*moves_bodies=*/false, nullptr));
     PALPATE_RETURN_IF_ERROR(made->sweeps.Bind(queue(), made->tissue, made->tools, made->anchors));
     PALPATE_ASSIGN_OR_RETURN(made->correction, CoarseCorrection::Create(queue(), model, made->layout, options, tuning));
     return made;

@@ -70,30 +70,6 @@ TissueJointSet SetOf(const TissueModel& model, std::vector<uint32_t> vertices) {
   return set;
 }
 
-/// Appends a homogeneous rigid box as a body of its own.
-void AddRigidBox(TissueModel* scene, const Vector3d& size_m, const Vector3d& center_m, double mass_kg) {
-  TissueModel box = BoxModel({1, 1, 1}, size_m, center_m - size_m / 2, {});
-  const auto base = static_cast<uint32_t>(scene->rest_m.size());
-  for (const auto& v : box.rest_m) {
-    scene->rest_m.push_back(v);
-    scene->fixed.push_back(kFixedVertex);
-  }
-  for (std::array<uint32_t, 3> t : box.surface_triangles) {
-    for (uint32_t& v : t) v += base;
-    scene->surface_triangles.push_back(t);
-  }
-  TissueRigidBody rigid;
-  rigid.body = static_cast<uint32_t>(scene->body_triangle_begin.size() - 1);
-  scene->body_triangle_begin.push_back(static_cast<uint32_t>(scene->surface_triangles.size()));
-  scene->self_collision.push_back(0);
-  rigid.vertices = {base, static_cast<uint32_t>(scene->rest_m.size())};
-  rigid.mass_kg = mass_kg;
-  rigid.center_m = Array(center_m);
-  const Vector3d s = size_m.cwiseProduct(size_m);
-  rigid.inertia_kg_m2 = {mass_kg / 12 * (s.y() + s.z()), 0, 0, 0, mass_kg / 12 * (s.x() + s.z()), 0, 0, 0, mass_kg / 12 * (s.x() + s.y())};
-  scene->rigid.push_back(rigid);
-}
-
 /// A bar of tissue along x from the origin, 10 x 3 x 3 cm unless told, as body 0.
 TissueModel Bar(const TestMaterial& material, const Vector3d& size_m = {0.1, 0.03, 0.03}, std::array<uint32_t, 3> cells = {10, 3, 3}) {
   TissueModel model = BoxModel(cells, size_m, Vector3d(0, -size_m.y() / 2, -size_m.z() / 2), material);

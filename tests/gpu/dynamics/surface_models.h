@@ -36,6 +36,30 @@ inline TissueModel SceneOf(const std::vector<TissueModel>& bodies, bool self_col
   return scene;
 }
 
+/// Appends a homogeneous rigid box as a body of its own.
+inline void AddRigidBox(TissueModel* scene, const Eigen::Vector3d& size_m, const Eigen::Vector3d& center_m, double mass_kg) {
+  TissueModel box = BoxModel({1, 1, 1}, size_m, center_m - size_m / 2, {});
+  const auto base = static_cast<uint32_t>(scene->rest_m.size());
+  for (const auto& v : box.rest_m) {
+    scene->rest_m.push_back(v);
+    scene->fixed.push_back(kFixedVertex);
+  }
+  for (std::array<uint32_t, 3> t : box.surface_triangles) {
+    for (uint32_t& v : t) v += base;
+    scene->surface_triangles.push_back(t);
+  }
+  TissueRigidBody rigid;
+  rigid.body = static_cast<uint32_t>(scene->body_triangle_begin.size() - 1);
+  scene->body_triangle_begin.push_back(static_cast<uint32_t>(scene->surface_triangles.size()));
+  scene->self_collision.push_back(0);
+  rigid.vertices = {base, static_cast<uint32_t>(scene->rest_m.size())};
+  rigid.mass_kg = mass_kg;
+  rigid.center_m = {center_m.x(), center_m.y(), center_m.z()};
+  const Eigen::Vector3d s = size_m.cwiseProduct(size_m);
+  rigid.inertia_kg_m2 = {mass_kg / 12 * (s.y() + s.z()), 0, 0, 0, mass_kg / 12 * (s.x() + s.z()), 0, 0, 0, mass_kg / 12 * (s.x() + s.y())};
+  scene->rigid.push_back(rigid);
+}
+
 /// A torus around the z axis: `around` segments of a tube whose cross-section is a square of cells x cells cubes, rounded to a disc.
 inline TissueModel TorusModel(uint32_t around, uint32_t cells, double radius_m, double tube_m, const Eigen::Vector3d& center_m,
                               const TestMaterial& material) {

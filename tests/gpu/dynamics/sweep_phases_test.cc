@@ -98,6 +98,20 @@ Case Sheet() {
   return c;
 }
 
+/// Two rigid boxes on a soft one, and a tool above them.
+Case WithRigidBodies() {
+  Case c{.name = "rigid bodies on tissue",
+         .model = SceneOf({Block(kSoft)}, true),
+         .options = {.iterations = 11, .coarse_nodes = 64},
+         .colliders = TwoTools(0.075),
+         .planes = {{{0, 0, 1, 0}}},
+         .speed_m_per_s = 0.2,
+         .meets = true};
+  AddRigidBox(&c.model, {0.03, 0.03, 0.02}, {-0.018, 0, 0.0507}, 0.02);
+  AddRigidBox(&c.model, {0.03, 0.03, 0.02}, {0.018, 0.005, 0.0509}, 0.03);
+  return c;
+}
+
 Case OfEnergy(TissueEnergy energy) {
   TestMaterial material = kSoft;
   material.energy = energy;
@@ -279,6 +293,41 @@ TEST_F(SweepPhasesTest, TeamsOfWorkItemsHaveThemToo) {
   ExpectSameBits(Stacked(0), plain, phased);
 }
 #endif
+
+// Rigid bodies move in the launch of the colours, whose checks the host waits for; impacts make it look again.
+TEST_F(SweepPhasesTest, RigidBodiesMoveInThemToo) {
+  const TissueTuning plain{};
+  for (const double fall_m_per_s : {0.0, 0.3, 3.0}) {
+    Case c = WithRigidBodies();
+    for (TissueRigidBody& body : c.model.rigid) body.velocity_m_per_s[2] = -fall_m_per_s;
+    ExpectSameBits(c, plain, Phased(plain));
+  }
+  Case stiff = WithRigidBodies();
+  stiff.name = "rigid bodies on stiff tissue";
+  stiff.model = SceneOf({Block({.young_modulus_pa = 2e6, .damping_s = 0.01})}, true);
+  AddRigidBox(&stiff.model, {0.03, 0.03, 0.02}, {0, 0, 0.0507}, 0.02);
+  ExpectSameBits(stiff, plain, Phased(plain));
+}
+
+TEST_F(SweepPhasesTest, SweepsOfRigidBodiesAndTissueShareLaunches) {
+  TissueTuning tuning{};
+  tuning.phase_groups = 2;
+  const auto launches_of = [&](uint32_t iterations) {
+    Case c = WithRigidBodies();
+    c.options = {.iterations = iterations, .surface_max_detections = 1};  // so there are no looks between sweeps
+    std::unique_ptr<TissueSolver> solver = Make(c, tuning);
+    uint64_t launches = 0;
+    for (int i = 0; i < kSteps && solver != nullptr; ++i) {
+      const uint64_t before = context()->commands().launches;
+      PALPATE_EXPECT_OK(solver->Step(Targets(c, 0)).status());
+      launches = context()->commands().launches - before;
+    }
+    return launches;
+  };
+  const uint64_t of_20 = launches_of(20);
+  EXPECT_GT(of_20, 0U);
+  EXPECT_LT(launches_of(40), of_20 + 20) << "twenty sweeps more are not twenty launches more";
+}
 
 // Surfaces that meet so fast that moves are held back: the host that ran ahead goes back to the check that found it.
 TEST_F(SweepPhasesTest, AHostThatRanAheadGoesBackToTheCheckThatHeldTheStepUp) {
