@@ -16,7 +16,7 @@ GROUPS = [{"GROUP_SIZE": "1", "ITEMS": "1024"}, {"GROUP_SIZE": "64", "ITEMS": "8
 VARIANTS = {
     "gpu/dynamics/tissue.cl": [{"PALPATE_LANES": "8", "PALPATE_TEAM": "1", "PALPATE_GROUP": "8", "PALPATE_PHASES": "1", "PALPATE_PHASE_GROUP": "1", "PALPATE_ENERGY_MASK": "30u",
                                 "PALPATE_FIBERS": "1", "PALPATE_VISCOUS": "0", "PALPATE_SURFACE": "1", "PALPATE_SHAPE": "1", "PALPATE_VOLUME": "1",
-                                "PALPATE_SMOOTHING": "1"},
+                                "PALPATE_SMOOTHING": "1", "PALPATE_RIGID": "1"},
                                {"PALPATE_LANES": "1", "PALPATE_TEAM": "8", "PALPATE_GROUP": "64", "PALPATE_PHASES": "1", "PALPATE_PHASE_GROUP": "64", "PALPATE_ENERGY_MASK": "1u",
                                 "PALPATE_FIBERS": "0", "PALPATE_VISCOUS": "1", "PALPATE_SURFACE": "0", "PALPATE_SHAPE": "0", "PALPATE_VOLUME": "0",
                                 "PALPATE_DISPLACED": "1"},
