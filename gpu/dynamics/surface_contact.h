@@ -126,7 +126,7 @@ class SurfaceContacts {
   /// What kernels of the solver read; x at the start of the sweep, and so on as in tissue.cl. Buffers of pairs change when pairs are made:
   /// SurfacePairs::generation() counts that.
   const SurfacePairs& pairs() const { return pairs_; }
-  absl::Status ReserveRows(Queue& queue) { return pairs_.ReserveRows(queue); }
+  absl::Status ReserveRows(Queue& queue) { return pairs_.ReserveRows(queue); }  ///< as SurfacePairs
   const DeviceBuffer<SurfaceParams>& params() const { return reach_.params(); }
   const DeviceBuffer<Float4>& x_sweep() const { return x_sweep_; }
   const DeviceSurface& device() const { return *surface_.device(); }

@@ -65,9 +65,11 @@ class Bounder {
       const auto [first, last] = part.domain(direction);
       return last - first;
     };
-    const auto by = [&](const auto& of, NurbsDirection direction) { return Derivative(of, direction, width(direction)); };
     constexpr auto kU = NurbsDirection::kU;
     constexpr auto kV = NurbsDirection::kV;
+    const bool is_polynomial = std::ranges::all_of(w.coefficients, [&](double weight) { return weight == w.coefficients[0]; });
+    if (is_polynomial) return OfDifferences(a, w.coefficients[0], width(kU), width(kV));
+    const auto by = [&](const auto& of, NurbsDirection direction) { return Derivative(of, direction, width(direction)); };
     const Polynomial<double> w_u = by(w, kU), w_v = by(w, kV);
     const Polynomial<Vector3d> p = Sum(w, by(a, kU), -1, w_u, a), q = Sum(w, by(a, kV), -1, w_v, a);
     const Polynomial<double> w_sq = Product(w, w);
@@ -80,6 +82,26 @@ class Bounder {
   }
 
  private:
+  /// Of a / w with a constant weight: by differences of the coefficients, which are the derivatives' but for factors.
+  static NurbsDerivativeBounds OfDifferences(const Polynomial<Vector3d>& a, double w, double width_u, double width_v) {
+    const double pu = static_cast<double>(a.rows - 1) / width_u, pv = static_cast<double>(a.columns - 1) / width_v;
+    const double puu = pu * (static_cast<double>(a.rows) - 2) / width_u, pvv = pv * (static_cast<double>(a.columns) - 2) / width_v;
+    NurbsDerivativeBounds most;
+    for (size_t i = 0; i < a.rows; ++i) {
+      for (size_t j = 0; j < a.columns; ++j) {
+        const bool has_u = i + 1 < a.rows, has_v = j + 1 < a.columns;
+        if (has_u) most.u = std::max(most.u, pu * (a.At(i + 1, j) - a.At(i, j)).norm() / w);
+        if (has_v) most.v = std::max(most.v, pv * (a.At(i, j + 1) - a.At(i, j)).norm() / w);
+        if (has_u && has_v) {
+          most.uv = std::max(most.uv, pu * pv * (a.At(i + 1, j + 1) - a.At(i + 1, j) - a.At(i, j + 1) + a.At(i, j)).norm() / w);
+        }
+        if (i + 2 < a.rows) most.uu = std::max(most.uu, puu * (a.At(i + 2, j) - 2 * a.At(i + 1, j) + a.At(i, j)).norm() / w);
+        if (j + 2 < a.columns) most.vv = std::max(most.vv, pvv * (a.At(i, j + 2) - 2 * a.At(i, j + 1) + a.At(i, j)).norm() / w);
+      }
+    }
+    return most;
+  }
+
   template <typename T>
   Polynomial<T> Product(const Polynomial<double>& a, const Polynomial<T>& b) const {
     Polynomial<T> out{a.rows + b.rows - 1, a.columns + b.columns - 1, {}};
