@@ -1,5 +1,6 @@
 #include "gpu/dynamics/move_check.h"
 
+#include <algorithm>
 #include <span>
 
 #include "gpu/dynamics/surface_kernels.h"
@@ -43,6 +44,7 @@ Moves MoveCheck::Take() const {
     moves.truncated += p.truncated;
     moves.bad += p.bad;
     moves.used_up += p.used_up;
+    moves.longest_m = std::max(moves.longest_m, p.longest_m);
   }
   return moves;
 }

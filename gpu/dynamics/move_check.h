@@ -18,6 +18,7 @@ struct Moves {
   uint32_t truncated = 0;   ///< `touched`
   uint32_t bad = 0;         ///< not finite, or beyond all bounds
   uint32_t used_up = 0;     ///< vertices where known pairs may not be all that are near: pairs have to be detected anew
+  float longest_m = 0;      ///< way of a vertex of a body that meets itself
 
   bool within_cap() const { return beyond_cap + bad == 0; }
 };

@@ -15,6 +15,8 @@ using Clock = std::chrono::steady_clock;
 
 // Of the vertices with bounds: if more than this share were held back, it is worth looking again.
 constexpr double kTruncatedShare = 0.01;
+// What moves less than this in a step is not asked whether its own planes hold it back: that takes a wait.
+constexpr double kCommonMoveMargins = 0.1;
 // Spare of a body that lies near to itself at rest, by the harmonic mean of its edges: less, and it may go less far between detections;
 // more, and more of its pairs are kept.
 constexpr double kSpareEdges = 0.25;
@@ -154,9 +156,9 @@ absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {
 
 absl::Status SurfaceContacts::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: what is not used here is of a step, an option, or keeps no state.
-  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, expects_detection, are_bodies_known, body_edge_m,
-                          surface, reach, boxes, check, filter, tangles, pairs, components, detector, self_pairs, x_sweep, detected,
-                          certified, truncated] = *this;
+  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, expects_detection, are_bodies_known, has_never_cut,
+                          body_edge_m, surface, reach, boxes, check, filter, tangles, pairs, components, detector, self_pairs, x_sweep,
+                          detected, certified, truncated] = *this;
   archive.Enter("SurfaceContacts");
   archive(statistics, reach);
   surface.SaveState(archive);
@@ -226,6 +228,7 @@ absl::Status SurfaceContacts::LookAhead(Queue& queue, const DeviceBuffer<Float4>
       if (follower_->MovesAsWhole(v)) is_whole[groups[v] & PALPATE_GROUP_MASK] = 1;
       if (follower_->IsNeverCut(v)) is_never_cut[groups[v] & PALPATE_GROUP_MASK] = 1;
     }
+    has_never_cut_ = std::ranges::count(is_never_cut, 1) > 0;
     PALPATE_RETURN_IF_ERROR(reach_.SetBodies(queue, is_whole, SparesOf(is_never_cut)));
     are_bodies_known_ = true;
   }
@@ -355,10 +358,15 @@ absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue
   if (!goes_beyond) {
     PALPATE_RETURN_IF_ERROR(looked);
     PALPATE_RETURN_IF_ERROR(Detect(queue, start, /*at_start=*/true, looks_ahead ? Look::kAlreadyLooked : Look::kEverything));
+    // The bounds are on moves in the world.
     if (pairs_.has_cuts()) {
-      // The bounds are on moves in the world: lips almost in touch would hold back the one that goes ahead of the other when both move.
+      // Lips almost in touch would hold back the one that goes ahead of the other when both move.
       PALPATE_ASSIGN_OR_RETURN(const bool is_within, IsWithinPlanes(queue, x));
       goes_far = !is_within;
+    } else if (has_never_cut_ && moves.longest_m > kCommonMoveMargins * options_.margin_m) {
+      // A few vertices of a NURBS shell hold its control points, and all that lies between them. Of triangle shells and tissue they are
+      // held alone, and come after.
+      PALPATE_ASSIGN_OR_RETURN(goes_far, pairs_.HoldBackCommonMoves(queue, *surface_.device(), detected_, x));
     }
     if (!goes_far) PALPATE_RETURN_IF_ERROR(BoundGuess(queue, x));
   }

@@ -164,6 +164,27 @@ __kernel void bound_moves(uint vertex_count, __global float4* x, const __global 
   touched[v] = cut ? PALPATE_TOUCH_TRUNCATED : 0;
 }
 
+/* found[0] becomes 1 where a plane stands in the way of what the two sides of a pair of one body do together: vertex v of it is beyond, and
+   would not be if the plane moved as the four vertices do on the mean. Planes that move so would part the two sides as well; planes stand,
+   so what moves as a whole is held back by its own narrowest triangles. Work-item: vertex. */
+__kernel void find_common_moves(uint vertex_count, const __global uint* vertex_groups, const __global float4* x,
+                                const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                                const __global uint* entries, const __global float4* planes, const __global SurfacePair* pairs,
+                                volatile __global uint* found) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= vertex_count || (vertex_groups[v] & PALPATE_GROUP_SELF) == 0u) return;
+  const float3 move = x[v].xyz - detected[v].xyz;
+  if (!(dot(move, move) > clear_m[v] * clear_m[v])) return;
+  for (uint i = begins[v]; i < begins[v + 1]; ++i) {
+    const float4 plane = planes[i];
+    if (!(dot(plane.xyz, move) > plane.w)) continue;
+    const uint4 u = pairs[entries[i] >> 2].vertices;
+    if (vertex_groups[u.x] != vertex_groups[u.w]) continue;
+    const float4 mean = 0.25f * ((x[u.x] - detected[u.x]) + (x[u.y] - detected[u.y]) + (x[u.z] - detected[u.z]) + (x[u.w] - detected[u.w]));
+    if (dot(plane.xyz, move - mean.xyz) <= plane.w) atomic_or(found, 1u);
+  }
+}
+
 /* Detected pairs may do at other positions if they are all that are nearer than one and a half margins there: half of it for each side. */
 #define REFRESH_MARGINS 0.75f
 /* Likewise of a body with a spare: at least half of the cap that it had. */
@@ -238,6 +259,7 @@ __kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, co
   out.truncated = 0;
   out.bad = 0;
   out.used_up = 0;
+  out.longest_m = 0.0f;
   for (uint v = begin; v < end; ++v) {
     const float3 at = x[v].xyz;
     if (!(fabs(at.x) + fabs(at.y) + fabs(at.z) < 1e6f)) {
@@ -247,6 +269,7 @@ __kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, co
     if (vertex_groups[v] == PALPATE_NO_GROUP) continue;
     const uint body = vertex_groups[v] & PALPATE_GROUP_MASK;
     const float move = norm3(at - detected[v].xyz);
+    if (vertex_groups[v] & PALPATE_GROUP_SELF) out.longest_m = fmax(out.longest_m, move);
     if (!(move <= PALPATE_CAP_SHARE * caps[body])) out.beyond_cap += 1;
     if (!(reaches[body] - move >= REFRESH_MARGINS * p->margin_m && caps[body] - move >= REFRESH_SPARE * spare[body])) out.used_up += 1;
     if (touched[v] & PALPATE_TOUCH_TRUNCATED) out.truncated += 1;

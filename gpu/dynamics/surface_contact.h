@@ -183,6 +183,7 @@ class SurfaceContacts {
   bool is_idle_ = false;             // nothing can meet in this step
   bool expects_detection_ = false;   // at the start of the next step, since that of this one had it
   bool are_bodies_known_ = false;    // to reach_
+  bool has_never_cut_ = false;       // bodies that are never cut: NURBS shells
   std::vector<double> body_edge_m_;  // [body] harmonic mean at rest, of bodies that meet themselves
 
   ContactSurface surface_;

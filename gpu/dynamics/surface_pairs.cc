@@ -45,10 +45,13 @@ absl::Status SurfacePairs::Init(Queue& queue, const std::vector<uint32_t>& verte
   PALPATE_ASSIGN_OR_RETURN(clear_, DeviceBuffer<float>::Create(context, n, "surface clear ways"));
   PALPATE_ASSIGN_OR_RETURN(begins_, DeviceBuffer<uint32_t>::Create(context, size_t{n} + 1, "surface entry begins"));
   PALPATE_ASSIGN_OR_RETURN(counter_, DeviceBuffer<uint32_t>::Create(context, 1, "surface counter"));
-  constexpr std::pair<Kernel SurfacePairs::*, const char*> kKernels[] = {
-      {&SurfacePairs::make_pairs_, "make_pairs"},           {&SurfacePairs::bound_entries_, "bound_entries"},
-      {&SurfacePairs::linearize_pairs_, "linearize_pairs"}, {&SurfacePairs::bound_moves_, "bound_moves"},
-      {&SurfacePairs::report_pairs_, "report_pairs"},       {&SurfacePairs::clear_ways_, "clear_ways"}};
+  constexpr std::pair<Kernel SurfacePairs::*, const char*> kKernels[] = {{&SurfacePairs::make_pairs_, "make_pairs"},
+                                                                         {&SurfacePairs::bound_entries_, "bound_entries"},
+                                                                         {&SurfacePairs::linearize_pairs_, "linearize_pairs"},
+                                                                         {&SurfacePairs::bound_moves_, "bound_moves"},
+                                                                         {&SurfacePairs::report_pairs_, "report_pairs"},
+                                                                         {&SurfacePairs::clear_ways_, "clear_ways"},
+                                                                         {&SurfacePairs::find_common_moves_, "find_common_moves"}};
   for (const auto& [kernel, name] : kKernels) {
     PALPATE_RETURN_IF_ERROR(TakeOrCreate(queue, old == nullptr ? nullptr : &(old->*kernel), name, &(this->*kernel)));
   }
@@ -161,6 +164,19 @@ absl::Status SurfacePairs::BoundMoves(Queue& queue, const DeviceBuffer<Float4>& 
                       Arg("held_axes", *scene_.held_axes), Arg("touched", touched));
 }
 
+absl::StatusOr<bool> SurfacePairs::HoldBackCommonMoves(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& detected,
+                                                       const DeviceBuffer<Float4>& x) {
+  uint32_t found = 0;
+  if (count_ == 0) return false;
+  PALPATE_RETURN_IF_ERROR(queue.Fill(counter_, 0U));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(find_common_moves_, {layout_.vertex_count, kSurfaceGroup}, Arg("vertex_count", layout_.vertex_count),
+                                       Arg("vertex_groups", surface.vertex_groups), Arg("x", x), Arg("detected", detected),
+                                       Arg("clear_m", clear_), Arg("begins", begins_), Arg("entries", entries_), Arg("planes", planes_),
+                                       Arg("pairs", pairs_), Arg("found", counter_)));
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counter_, std::span<uint32_t>(&found, 1)));
+  return found != 0;
+}
+
 absl::Status SurfacePairs::EnqueueReport(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& x,
                                          const DeviceBuffer<Float4>& x_start) {
   const size_t expected = std::max<size_t>(kLeastReports, report_count_ + report_count_ / 4);  // as in the step before, and a little
@@ -204,8 +220,8 @@ absl::Status SurfacePairs::SaveState(Queue& queue, StateWriter& archive) const {
   // All members, so that a new one is not forgotten: what is not used here follows from the layout, or is of a step.
   [[maybe_unused]] const auto& [layout, scene, options, count, generation, edition, listing, has_cuts, contacts, vertex_origins_host,
                                 vertex_stiffness_host, reports_host, report_count, sort, make, bound_entries, linearize, bound_moves,
-                                report, clear_ways, rest, role_planes, planes, vertex_origins, keys, sorted_keys, entries, begins, counter,
-                                vertex_stiffness, thinner, clear, is_near, pairs, ways, rows, reports] = *this;
+                                report, clear_ways, find_common_moves, rest, role_planes, planes, vertex_origins, keys, sorted_keys,
+                                entries, begins, counter, vertex_stiffness, thinner, clear, is_near, pairs, ways, rows, reports] = *this;
   std::vector<uint32_t> host(begins.count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(begins, std::span<uint32_t>(host)));
   std::vector<uint8_t> has_entries(layout.vertex_count);

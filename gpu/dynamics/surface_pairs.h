@@ -50,6 +50,10 @@ class SurfacePairs {
   /// Enqueues: takes moves x since the detection back behind the planes, and marks their vertices in `touched`.
   absl::Status BoundMoves(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<Float4>& x,
                           const DeviceBuffer<uint8_t>& touched);
+  /// Whether planes stand in the way of what both sides of a pair of one body do together: x is beyond one, and would not be if it moved
+  /// along. Blocking.
+  absl::StatusOr<bool> HoldBackCommonMoves(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& detected,
+                                           const DeviceBuffer<Float4>& x);
   /// Pairs that push at x, as they were linearised, in canonical order; valid until the next call. Enqueues the report.
   absl::Status EnqueueReport(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& x,
                              const DeviceBuffer<Float4>& x_start);
@@ -98,7 +102,7 @@ class SurfacePairs {
   uint32_t report_count_ = 0;  // of the last report
 
   RadixSort<uint32_t> sort_;
-  Kernel make_pairs_, bound_entries_, linearize_pairs_, bound_moves_, report_pairs_, clear_ways_;
+  Kernel make_pairs_, bound_entries_, linearize_pairs_, bound_moves_, report_pairs_, clear_ways_, find_common_moves_;
   DeviceBuffer<Float4> rest_;
   DeviceBuffer<Float4> role_planes_;  // [4 pair + role]
   DeviceBuffer<Float4> planes_;       // by vertex, as entries_

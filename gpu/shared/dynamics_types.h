@@ -221,6 +221,7 @@ typedef struct MovePartial {
   UInt truncated;  /* vertices of surfaces whose newest move was cut short */
   UInt bad;        /* vertices that are not finite */
   UInt used_up;    /* vertices of surfaces near which so little is known by now that pairs have to be detected anew */
+  float longest_m; /* way of a vertex of a body that meets itself */
 } MovePartial;
 
 /* What a phase of a sweep does: see sweep_phases.clh. */
@@ -272,7 +273,7 @@ PALPATE_SHARED_SIZE(PairWay, 12);
 PALPATE_SHARED_SIZE(SurfacePair, 64);
 PALPATE_SHARED_SIZE(ComponentRow, 64);
 PALPATE_SHARED_SIZE(SurfaceReport, 96);
-PALPATE_SHARED_SIZE(MovePartial, 16);
+PALPATE_SHARED_SIZE(MovePartial, 20);
 PALPATE_SHARED_SIZE(SweepPhase, 24);
 PALPATE_SHARED_SIZE(DrivenPose, 48);
 

@@ -327,6 +327,7 @@
   FIELD(MovePartial, truncated)              \
   FIELD(MovePartial, bad)                    \
   FIELD(MovePartial, used_up)                \
+  FIELD(MovePartial, longest_m)              \
   STRUCT(ShapeCluster)                       \
   FIELD(ShapeCluster, basis_x)               \
   FIELD(ShapeCluster, basis_y)               \

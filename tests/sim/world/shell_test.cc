@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,31 @@ TEST_F(WorldShellTest, ASheetFallsOnABallAndFolds) {
   EXPECT_LT(lowest, 0.0) << "its corners hang down";
   EXPECT_GT(lowest, -0.0401);
   EXPECT_GT(nearest, 0.00025) << "half of its thickness stays between";
+}
+
+/// Planes between its own parts stand in the world while it moves on; its triangles are uneven.
+TEST_F(WorldShellTest, AThrownSheetKeepsItsMomentum) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> shift_m(-0.0014, 0.0014);
+  absl::StatusOr<SurfaceMesh> disc = GenerateDiscSurface(0.05, 0.006);
+  for (Vector3d& x : disc->vertices) x += Vector3d(shift_m(random), shift_m(random), 0);
+  for (const double speed_m_per_s : {0.05, 0.2}) {
+    for (const double angle : {0.8, 1.3}) {
+      SceneDescription scene;
+      scene.bodies = {Shell("gauze", disc)};
+      scene.bodies[0].velocity_m_per_s = {speed_m_per_s * std::cos(angle), speed_m_per_s * std::sin(angle), 0};
+      scene.gravity_m_per_s2 = {0, 0, 0};
+      scene.contact.check_intersections = true;
+      PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+      const auto frame = Run(*world, 60);
+      if (HasFailure()) return;
+      const Vector3d way_m = 60 * scene.dt_s * Vector3d(scene.bodies[0].velocity_m_per_s);
+      for (size_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) {
+        ASSERT_LT((At(frame->surface_positions_m[0], v) - scene.bodies[0].mesh.vertices[v] - way_m).norm(), 2e-5)
+            << "vertex " << v << ", " << speed_m_per_s << " m/s, " << angle << " rad";
+      }
+    }
+  }
 }
 
 TEST_F(WorldShellTest, SheetsLieOnEachOtherWithTheirThicknessBetween) {
