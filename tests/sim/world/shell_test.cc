@@ -81,6 +81,7 @@ TEST_F(WorldShellTest, AThrownSheetKeepsItsMomentum) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> shift_m(-0.0014, 0.0014);
   absl::StatusOr<SurfaceMesh> disc = GenerateDiscSurface(0.05, 0.006);
+  ASSERT_TRUE(disc.ok()) << disc.status();
   for (Vector3d& x : disc->vertices) x += Vector3d(shift_m(random), shift_m(random), 0);
   for (const double speed_m_per_s : {0.05, 0.2}) {
     for (const double angle : {0.8, 1.3}) {
