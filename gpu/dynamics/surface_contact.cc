@@ -365,8 +365,8 @@ absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue
       goes_far = !is_within;
     } else if (has_never_cut_ && moves.longest_m > kCommonMoveMargins * options_.margin_m) {
       // A few vertices of a NURBS shell hold its control points, and all that lies between them. Of triangle shells and tissue they are
-      // held alone, and come after.
-      PALPATE_ASSIGN_OR_RETURN(goes_far, pairs_.HoldBackCommonMoves(queue, *surface_.device(), detected_, x));
+      // held alone.
+      PALPATE_ASSIGN_OR_RETURN(goes_far, pairs_.AreCommonMovesHeldBack(queue, *surface_.device(), detected_, x));
     }
     if (!goes_far) PALPATE_RETURN_IF_ERROR(BoundGuess(queue, x));
   }

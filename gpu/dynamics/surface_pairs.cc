@@ -164,8 +164,8 @@ absl::Status SurfacePairs::BoundMoves(Queue& queue, const DeviceBuffer<Float4>& 
                       Arg("held_axes", *scene_.held_axes), Arg("touched", touched));
 }
 
-absl::StatusOr<bool> SurfacePairs::HoldBackCommonMoves(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& detected,
-                                                       const DeviceBuffer<Float4>& x) {
+absl::StatusOr<bool> SurfacePairs::AreCommonMovesHeldBack(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& detected,
+                                                          const DeviceBuffer<Float4>& x) {
   uint32_t found = 0;
   if (count_ == 0) return false;
   PALPATE_RETURN_IF_ERROR(queue.Fill(counter_, 0U));

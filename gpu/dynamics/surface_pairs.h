@@ -52,8 +52,8 @@ class SurfacePairs {
                           const DeviceBuffer<uint8_t>& touched);
   /// Whether planes stand in the way of what both sides of a pair of one body do together: x is beyond one, and would not be if it moved
   /// along. Blocking.
-  absl::StatusOr<bool> HoldBackCommonMoves(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& detected,
-                                           const DeviceBuffer<Float4>& x);
+  absl::StatusOr<bool> AreCommonMovesHeldBack(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& detected,
+                                              const DeviceBuffer<Float4>& x);
   /// Pairs that push at x, as they were linearised, in canonical order; valid until the next call. Enqueues the report.
   absl::Status EnqueueReport(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& x,
                              const DeviceBuffer<Float4>& x_start);
