@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -263,12 +264,16 @@ absl::StatusOr<KnotToInsert> ParseInsertion(const std::string& text) {
 void AddRefine(CLI::App& nurbs, Session& session) {
   struct Options {
     std::string input, output;
+    int degree = 1;
+    double span_m = std::numeric_limits<double>::infinity();
     int levels = 0;
     std::vector<std::string> insertions;
   };
   auto options = std::make_shared<Options>();
   auto* command = nurbs.add_subcommand("refine", "the same shape with more control points");
   command->add_option("FILE", options->input, "object: .nurbs.json")->required();
+  auto* degree = command->add_option("--degree", options->degree, "degrees below are raised to it; shells need 2, and 3 does not lock");
+  auto* span = command->add_option("--span", options->span_m, "spans between knots are cut until none is longer [m]");
   auto* levels = command->add_option("--levels", options->levels, "how often every span between knots is halved, both ways, 0 to 16");
   command
       ->add_option("--insert", options->insertions,
@@ -276,9 +281,12 @@ void AddRefine(CLI::App& nurbs, Session& session) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("-o,--output", options->output, "file to write, .nurbs.json")->required();
-  command->callback([&session, options, levels] {
-    session.action = [&session, options, is_given = levels->count() > 0]() -> absl::Status {
-      if (!is_given && options->insertions.empty()) return absl::InvalidArgumentError("--levels or --insert is required");
+  command->callback([&session, options, degree, span, levels] {
+    const bool is_given = degree->count() + span->count() + levels->count() > 0;
+    session.action = [&session, options, is_given]() -> absl::Status {
+      if (!is_given && options->insertions.empty()) {
+        return absl::InvalidArgumentError("one of --degree, --span, --levels or --insert is required");
+      }
       PALPATE_RETURN_IF_ERROR(CheckOutput(options->output, {".json"}, ".json"));
       std::vector<KnotToInsert> insertions;
       for (const std::string& text : options->insertions) {
@@ -287,7 +295,8 @@ void AddRefine(CLI::App& nurbs, Session& session) {
       }
       PALPATE_ASSIGN_OR_RETURN(const sim::NurbsObject object, ReadObject(options->input));
       const auto refine = [&]() -> absl::StatusOr<sim::NurbsObject> {
-        sim::NurbsObject out = object;
+        PALPATE_ASSIGN_OR_RETURN(sim::NurbsObject out, object.WithDegree(options->degree));
+        PALPATE_ASSIGN_OR_RETURN(out, out.WithSpans(options->span_m));
         for (const KnotToInsert& knot : insertions) {
           PALPATE_ASSIGN_OR_RETURN(out, out.WithKnot(knot.patch, knot.direction, knot.t, knot.times));
         }

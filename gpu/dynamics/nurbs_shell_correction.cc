@@ -119,7 +119,7 @@ absl::StatusOr<NurbsShellCorrection> NurbsShellCorrection::Create(Queue& queue, 
       for (uint32_t k = model.control_begin[c]; k < model.control_begin[c + 1]; ++k) {
         if (model.entries[model.control_entries[k]].value > model.entries[best].value) best = model.control_entries[k];
       }
-      gauss_of.push_back(model.entries[best].gauss);
+      gauss_of.push_back(layout.gauss_place[model.entries[best].gauss]);
       const NurbsGaussFrame frame(model, model.gauss[model.entries[best].gauss], rest_m);
       axes.push_back(ToFloat4(frame.a1));
       axes.push_back(ToFloat4(frame.normal));

@@ -68,7 +68,7 @@ class NurbsShellCorrection {
   DeviceBuffer<UInt4> solved_part_;     // [solved] first solved of its part, their count, first real of its inverse or 0xffffffff, part
   DeviceBuffer<UInt2> part_range_;      // [part] solved
   DeviceBuffer<uint32_t> slot_part_;    // [slot] part, or 0xffffffff
-  DeviceBuffer<uint32_t> gauss_;        // [solved] Gauss point whose axes turn it
+  DeviceBuffer<uint32_t> gauss_;        // [solved] place of the Gauss point whose axes turn it
   DeviceBuffer<Float4> axes_;           // [solved][2] a1 and normal at rest
   DeviceBuffer<float> inverse_;         // [part][3 count][3 count], of those without a factor
   DeviceBuffer<Float4> turned_, moves_;

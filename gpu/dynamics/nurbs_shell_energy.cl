@@ -18,6 +18,8 @@
 
 #include "gpu/dynamics/nurbs_shell_elasticity.clh"
 
+#include "gpu/dynamics/nurbs_shell_coupling.clh"
+
 typedef struct {
   PALPATE_R sum, lost;
 } EnergySum;
@@ -30,12 +32,6 @@ static inline void add_energy(EnergySum* s, PALPATE_R energy) {
   s->lost += fabs(s->sum) >= fabs(energy) ? (s->sum - next) + energy : (energy - next) + s->sum;
   s->sum = next;
 #endif
-}
-
-static inline void add_nurbs_part(RVec* v, PALPATE_R s, const RVec* d) {
-  v->x += s * d->x;
-  v->y += s * d->y;
-  v->z += s * d->z;
 }
 
 /* [J] of the Gauss point in lane `lane` of a block. */
@@ -52,11 +48,20 @@ static inline PALPATE_R gauss_energy(const __global float4* x, uint lanes, uint 
     d.y = (PALPATE_R)place.y - (PALPATE_R)origin.y;
     d.z = (PALPATE_R)place.z - (PALPATE_R)origin.z;
     const __global float* at = nurbs_basis + (size_t)block_entry[k] * PALPATE_NURBS_BASIS_REALS * lanes + lane;
-    add_nurbs_part(&p.a1, (PALPATE_R)at[0], &d);
-    add_nurbs_part(&p.a2, (PALPATE_R)at[lanes], &d);
-    add_nurbs_part(&p.a11, (PALPATE_R)at[2 * lanes], &d);
-    add_nurbs_part(&p.a22, (PALPATE_R)at[3 * lanes], &d);
-    add_nurbs_part(&p.a12, (PALPATE_R)at[4 * lanes], &d);
+    add_scaled(&p.a1, (PALPATE_R)at[0], &d);
+    add_scaled(&p.a2, (PALPATE_R)at[lanes], &d);
+    add_scaled(&p.a11, (PALPATE_R)at[2 * lanes], &d);
+    add_scaled(&p.a22, (PALPATE_R)at[3 * lanes], &d);
+    add_scaled(&p.a12, (PALPATE_R)at[4 * lanes], &d);
+  }
+  if (rest[7 * lanes] < 0.0f) {
+    const RCoupling coupling = nurbs_coupling(&p);
+    RCouplingRest at_rest;
+    at_rest.cosine = (PALPATE_R)rest[0];
+    at_rest.sine = (PALPATE_R)rest[lanes];
+    at_rest.gap = (PALPATE_R)rest[3 * lanes];
+    at_rest.turn = (PALPATE_R)rest[4 * lanes];
+    return coupling_energy(&p, &coupling, &at_rest);
   }
   const RNurbsGeometry q = nurbs_geometry(&p);
   RPlane rest_curvature;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -32,7 +33,11 @@ absl::Status Check(const NurbsShellModel& model) {
     const NurbsShellGauss& gauss = model.gauss[g];
     const auto& [c_11, c_12, c_22, shear] = gauss.bending_n_m;
     if (!(gauss.area_m2 > 0)) return error("Gauss point ", g, ": area ", gauss.area_m2, " m^2 is not positive");
-    if (!(c_11 > 0 && c_22 >= 0 && shear >= 0 && c_11 * c_22 >= c_12 * c_12) || !(gauss.membrane_per_bending_per_m2 >= 0)) {
+    if (gauss.coupling && !(gauss.coupling->gap_n_per_m2 > 0 && gauss.coupling->turn_n >= 0)) {
+      return error("Gauss point ", g, ": its coupling does not give a positive energy");
+    }
+    if (!gauss.coupling &&
+        (!(c_11 > 0 && c_22 >= 0 && shear >= 0 && c_11 * c_22 >= c_12 * c_12) || !(gauss.membrane_per_bending_per_m2 >= 0))) {
       return error("Gauss point ", g, ": its moduli do not give a positive energy");
     }
     if (gauss.begin > gauss.end || gauss.end > model.entries.size()) return error("Gauss point ", g, ": its entries are out of range");
@@ -43,23 +48,35 @@ absl::Status Check(const NurbsShellModel& model) {
   return absl::OkStatus();
 }
 
+/// gauss_place and block_count.
+void PlaceGaussPoints(const NurbsShellModel& model, NurbsShellLayout* out) {
+  const uint32_t lanes = out->lanes;
+  uint32_t next = 0;
+  bool was_coupling = false;
+  for (const NurbsShellGauss& gauss : model.gauss) {
+    if (gauss.coupling.has_value() != std::exchange(was_coupling, gauss.coupling.has_value())) next = (next + lanes - 1) / lanes * lanes;
+    out->gauss_place.push_back(next++);
+  }
+  out->block_count = (next + lanes - 1) / lanes;
+}
+
 /// Blocks that a control point acts on, rising.
-std::vector<uint32_t> BlocksOf(const NurbsShellModel& model, uint32_t control, uint32_t lanes) {
+std::vector<uint32_t> BlocksOf(const NurbsShellModel& model, const NurbsShellLayout& layout, uint32_t control) {
   std::vector<uint32_t> blocks;
   for (uint32_t k = model.control_begin[control]; k < model.control_begin[control + 1]; ++k) {
-    const uint32_t block = model.entries[model.control_entries[k]].gauss / lanes;
+    const uint32_t block = layout.gauss_place[model.entries[model.control_entries[k]].gauss] / layout.lanes;
     if (blocks.empty() || blocks.back() != block) blocks.push_back(block);
   }
   return blocks;
 }
 
 /// The first colour of which no control point acts on a block that this one acts on.
-std::vector<uint32_t> ColorsOf(const NurbsShellModel& model, uint32_t lanes, uint32_t block_count) {
-  std::vector<std::vector<uint32_t>> used(block_count);  // colours
+std::vector<uint32_t> ColorsOf(const NurbsShellModel& model, const NurbsShellLayout& layout) {
+  std::vector<std::vector<uint32_t>> used(layout.block_count);  // colours
   std::vector<uint32_t> colors(model.control_count());
   std::vector<uint32_t> taken;  // [colour] by the control point, from 1
   for (uint32_t c = 0; c < model.control_count(); ++c) {
-    const std::vector<uint32_t> blocks = BlocksOf(model, c, lanes);
+    const std::vector<uint32_t> blocks = BlocksOf(model, layout, c);
     for (const uint32_t block : blocks) {
       for (const uint32_t color : used[block]) taken[color] = c + 1;
     }
@@ -78,8 +95,8 @@ absl::StatusOr<NurbsShellLayout> LayOutNurbsShells(const NurbsShellModel& model,
   PALPATE_RETURN_IF_ERROR(Check(model));
   NurbsShellLayout out;
   out.lanes = lanes;
-  out.block_count = static_cast<uint32_t>((model.gauss.size() + lanes - 1) / lanes);
-  const std::vector<uint32_t> colors = ColorsOf(model, lanes, out.block_count);
+  PlaceGaussPoints(model, &out);
+  const std::vector<uint32_t> colors = ColorsOf(model, out);
   out.slot_control.resize(model.control_count());
   std::iota(out.slot_control.begin(), out.slot_control.end(), 0U);
   std::stable_sort(out.slot_control.begin(), out.slot_control.end(), [&](uint32_t a, uint32_t b) { return colors[a] < colors[b]; });
@@ -93,7 +110,16 @@ absl::StatusOr<NurbsShellLayout> LayOutNurbsShells(const NurbsShellModel& model,
   out.rest_real.assign(size_t{out.block_count} * PALPATE_NURBS_REST_REALS * lanes, 0.0F);
   for (size_t g = 0; g < model.gauss.size(); ++g) {
     const NurbsShellGauss& gauss = model.gauss[g];
-    float* at = &out.rest_real[g / lanes * PALPATE_NURBS_REST_REALS * lanes + g % lanes];
+    const size_t place = out.gauss_place[g];
+    float* at = &out.rest_real[place / lanes * PALPATE_NURBS_REST_REALS * lanes + place % lanes];
+    if (const auto& coupling = gauss.coupling) {
+      at[0] = static_cast<float>(coupling->rest_cosine);
+      at[lanes] = static_cast<float>(coupling->rest_sine);
+      at[3 * lanes] = static_cast<float>(gauss.area_m2 * coupling->gap_n_per_m2);
+      at[4 * lanes] = static_cast<float>(gauss.area_m2 * coupling->turn_n);
+      at[7 * lanes] = -1.0F;
+      continue;
+    }
     for (size_t k = 0; k < 3; ++k) at[k * lanes] = static_cast<float>(gauss.rest_curvature_per_m[k]);
     for (size_t k = 0; k < 4; ++k) at[(3 + k) * lanes] = static_cast<float>(gauss.area_m2 * gauss.bending_n_m[k]);
     at[7 * lanes] = static_cast<float>(gauss.membrane_per_bending_per_m2);
@@ -106,13 +132,14 @@ absl::StatusOr<NurbsShellLayout> LayOutNurbsShells(const NurbsShellModel& model,
     const auto begin = static_cast<uint32_t>(out.entry_block.size());
     for (uint32_t k = model.control_begin[control]; k < model.control_begin[control + 1]; ++k) {
       const NurbsShellEntry& entry = model.entries[model.control_entries[k]];
-      const uint32_t block = entry.gauss / lanes;
+      const uint32_t place = out.gauss_place[entry.gauss];
+      const uint32_t block = place / lanes;
       if (out.entry_block.size() == begin || out.entry_block.back() != block) {
         out.entry_block.push_back(block);
         out.entry_basis.resize(out.entry_basis.size() + size_t{PALPATE_NURBS_BASIS_REALS} * lanes, 0.0F);
         ++block_sizes[block];
       }
-      float* at = &out.entry_basis[(out.entry_block.size() - 1) * PALPATE_NURBS_BASIS_REALS * lanes + entry.gauss % lanes];
+      float* at = &out.entry_basis[(out.entry_block.size() - 1) * PALPATE_NURBS_BASIS_REALS * lanes + place % lanes];
       at[0] = static_cast<float>(entry.by_1_per_m);
       at[lanes] = static_cast<float>(entry.by_2_per_m);
       at[2 * lanes] = static_cast<float>(entry.by_11_per_m2);
@@ -173,6 +200,7 @@ void AppendNurbsShell(const NurbsShellModel& part, NurbsShellModel* all) {
   append(part.control_entries, &all->control_entries, [&](uint32_t& n) { n += entries; });
   append(part.net_begin, &all->net_begin, [&](uint32_t& n) { n += nets; });
   append(part.net_part_begin, &all->net_part_begin, [&](uint32_t& n) { n += parts; });
+  all->frame_control_count += part.frame_control_count;
   append(part.net_parts, &all->net_parts, [&](NurbsShellPart& p) { p.control += controls; });
 }
 

@@ -11,7 +11,8 @@
 
 namespace palpate::gpu {
 
-/// NURBS shells laid out for the device; see nurbs_shell_terms.clh for the arrays. Gauss points fill blocks of `lanes` in their order.
+/// NURBS shells laid out for the device; see nurbs_shell_terms.clh for the arrays. Gauss points fill blocks of `lanes` in their order;
+/// couplings have blocks of their own.
 /// Control points have slots: colour by colour, in a colour by their number. No two of a colour act on the same block, so that all of them
 /// may move at the same time and update what lies in their blocks.
 struct NurbsShellLayout {
@@ -21,6 +22,7 @@ struct NurbsShellLayout {
   std::vector<uint32_t> color_begin;   ///< [colour + 1] slots
 
   uint32_t block_count = 0;
+  std::vector<uint32_t> gauss_place;  ///< [Gauss point] lanes * block + lane
   std::vector<float> rest_real;       ///< [block][PALPATE_NURBS_REST_REALS][lanes]
   std::vector<UInt2> control_range;   ///< [slot] entries: blocks that it acts on, rising
   std::vector<uint32_t> entry_block;  ///< [entry]

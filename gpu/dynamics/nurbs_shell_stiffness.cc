@@ -27,6 +27,35 @@ Matrix2d Tension(const NurbsShellGauss& gauss, const NurbsGaussFrame& frame) {
   return parts.eigenvectors() * parts.eigenvalues().cwiseMax(0).asDiagonal() * parts.eigenvectors().transpose();
 }
 
+/// Of a coupling: squares of the derivatives of the gap and of both products of unit vectors (nurbs_shell_coupling.clh).
+MatrixXd CouplingStiffness(const NurbsShellModel& model, const NurbsShellGauss& gauss, const NurbsGaussFrame& side) {
+  const auto dual_of = [](const Vector3d& a1, const Vector3d& a2) {
+    Eigen::Matrix<double, 3, 2> tangents;
+    tangents << a1, a2;
+    const Matrix2d metric = tangents.transpose() * tangents;
+    const bool has_area = metric.determinant() > kLeastArea * kLeastArea;
+    return Eigen::Matrix<double, 3, 2>(tangents * (has_area ? Matrix2d(metric.inverse()) : Matrix2d::Zero()));
+  };
+  const Eigen::Matrix<double, 3, 2> dual_a = dual_of(side.a1, side.a2), dual_b = dual_of(side.second[0], side.second[1]);
+  const Vector3d normal_b = side.second[0].cross(side.second[1]).normalized();
+  const Vector3d along = side.a1.normalized();
+  const Vector3d across = side.normal.cross(along);
+  const uint32_t count = gauss.end - gauss.begin;
+  Eigen::Matrix3Xd gap(3, 3 * count);
+  Eigen::Matrix2Xd turn(2, 3 * count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const NurbsShellEntry& e = model.entries[gauss.begin + i];
+    const Vector3d g_a = dual_a * Vector2d(e.by_1_per_m, e.by_2_per_m), g_b = dual_b * Vector2d(e.by_11_per_m2, e.by_22_per_m2);
+    gap.block<3, 3>(0, 3 * i) = e.by_12_per_m2 * Matrix3d::Identity();
+    turn.block<1, 3>(0, 3 * i) = -(g_a.dot(normal_b) * side.normal + g_b.dot(side.normal) * normal_b).transpose();
+    turn.block<1, 3>(1, 3 * i) = (g_a.dot(across) * side.normal.dot(normal_b) * side.normal -
+                                  e.by_1_per_m / side.a1.norm() * along.dot(normal_b) * across - g_b.dot(across) * normal_b)
+                                     .transpose();
+  }
+  if (!turn.allFinite()) turn.setZero();  // a side has collapsed
+  return gauss.area_m2 * (gauss.coupling->gap_n_per_m2 * gap.transpose() * gap + gauss.coupling->turn_n * turn.transpose() * turn);
+}
+
 }  // namespace
 
 NurbsGaussFrame::NurbsGaussFrame(const NurbsShellModel& model, const NurbsShellGauss& gauss, std::span<const Vector3d> position_m) {
@@ -46,6 +75,7 @@ NurbsGaussFrame::NurbsGaussFrame(const NurbsShellModel& model, const NurbsShellG
 MatrixXd NurbsGaussStiffness(const NurbsShellModel& model, const NurbsShellGauss& gauss, std::span<const Vector3d> position_m,
                              double dt_s) {
   const NurbsGaussFrame frame(model, gauss, position_m);
+  if (gauss.coupling) return CouplingStiffness(model, gauss, frame);
   const uint32_t count = gauss.end - gauss.begin;
   Matrix2d metric;
   metric << frame.a1.squaredNorm(), frame.a1.dot(frame.a2), frame.a1.dot(frame.a2), frame.a2.squaredNorm();

@@ -11,7 +11,8 @@
 
 namespace palpate::gpu {
 
-/// Axes of a Gauss point, and second derivatives along them; at rest the axes are orthonormal.
+/// Axes of a Gauss point, and second derivatives along them; at rest the axes are orthonormal. Of a coupling those of its first side, with
+/// tangents of the second and the gap as second derivatives.
 struct NurbsGaussFrame {
   Eigen::Vector3d a1 = Eigen::Vector3d::Zero(), a2 = Eigen::Vector3d::Zero(), normal;
   std::array<Eigen::Vector3d, 3> second = {Eigen::Vector3d::Zero(), Eigen::Vector3d::Zero(), Eigen::Vector3d::Zero()};  // 11, 22, 12

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "sim/mesh/exact_predicates.h"
+#include "sim/nurbs/gauss_quadrature.h"
 
 namespace palpate::sim {
 namespace {
@@ -289,6 +290,35 @@ void VisitCrossings(const NurbsCurve<2>& curve, const NurbsSurface& surface, con
       }
     }
   }
+}
+
+struct SpanLength {
+  double first = 0, last = 0;  // parameters
+  double length_m = 0;         // the most of lines through it
+};
+
+std::vector<SpanLength> SpanLengths(const NurbsSurface& surface, NurbsDirection direction) {
+  const bool is_u = direction == NurbsDirection::kU;
+  const auto other = surface.knots(is_u ? NurbsDirection::kV : NurbsDirection::kU);
+  std::vector<double> across = MiddlesOf(other);
+  across.insert(across.end(), other.begin(), other.end());
+  std::vector<SpanLength> out;
+  const auto knots = surface.knots(direction);
+  const GaussRule rule = MakeGaussRule(5);
+  for (size_t k = 0; k + 1 < knots.size(); ++k) {
+    if (knots[k] == knots[k + 1]) continue;
+    SpanLength& span = out.emplace_back(SpanLength{knots[k], knots[k + 1]});
+    for (const double fixed : across) {
+      double length = 0;
+      for (size_t i = 0; i < rule.places.size(); ++i) {
+        const double t = span.first + rule.places[i] * (span.last - span.first);
+        const NurbsPoint at = is_u ? surface.PointWithDerivatives(t, fixed) : surface.PointWithDerivatives(fixed, t);
+        length += rule.weights[i] * (span.last - span.first) * (is_u ? at.du : at.dv).norm();
+      }
+      span.length_m = std::max(span.length_m, length);
+    }
+  }
+  return out;
 }
 
 std::string Shown(const Vector3d& p) { return absl::StrCat("(", p.x(), ", ", p.y(), ", ", p.z(), ")"); }
@@ -573,6 +603,55 @@ absl::StatusOr<NurbsObject> NurbsObject::Refined(int levels) const {
         for (const double t : MiddlesOf(patch.surface.knots(direction))) {
           PALPATE_ASSIGN_OR_RETURN(patch.surface, patch.surface.WithKnot(direction, t));
         }
+      }
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<NurbsObject> NurbsObject::WithDegree(int least) const {
+  NurbsObject out = *this;
+  for (size_t p = 0; p < patches_.size(); ++p) {
+    for (const NurbsDirection direction : {NurbsDirection::kU, NurbsDirection::kV}) {
+      NurbsSurface& surface = out.patches_[p].surface;
+      if (least >= 1 && surface.degree(direction) >= least) continue;
+      absl::StatusOr<NurbsSurface> higher = ElevateNurbsDegree(surface, direction, least);
+      if (!higher.ok()) return At(NurbsPatchPath(p, patches_[p].name), higher.status());
+      surface = *std::move(higher);
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<NurbsObject> NurbsObject::WithSpans(double span_m) const {
+  if (!(span_m > 0)) return absl::InvalidArgumentError(absl::StrCat("span: ", span_m, " m is not positive"));
+  // How many there will be is known before the work.
+  std::vector<std::array<std::vector<double>, 2>> knots(patches_.size());  // new ones
+  size_t points = 0;
+  for (size_t p = 0; p < patches_.size(); ++p) {
+    const NurbsSurface& surface = patches_[p].surface;
+    double of_patch = 1;
+    for (const NurbsDirection direction : {NurbsDirection::kU, NurbsDirection::kV}) {
+      double count = static_cast<double>(surface.count(direction));
+      for (const auto& [first, last, length_m] : SpanLengths(surface, direction)) {
+        const double parts = std::ceil(length_m / span_m * (1 - 1e-9));
+        count += std::max(parts - 1, 0.0);
+        if (count > static_cast<double>(kMaxNurbsControlPoints)) break;
+        for (double k = 1; k < parts; ++k) knots[p][direction == NurbsDirection::kU ? 0 : 1].push_back(first + (last - first) * k / parts);
+      }
+      of_patch *= count;
+    }
+    points += static_cast<size_t>(std::min(of_patch, 1e18));
+    if (of_patch > static_cast<double>(kMaxNurbsControlPoints) || points > kMaxNurbsObjectPoints) {
+      return absl::ResourceExhaustedError(absl::StrCat("span: ", span_m, " m needs more control points than are allowed, ",
+                                                       kMaxNurbsObjectPoints, " in all and ", kMaxNurbsControlPoints, " a patch"));
+    }
+  }
+  NurbsObject out = *this;
+  for (size_t p = 0; p < patches_.size(); ++p) {
+    for (const NurbsDirection direction : {NurbsDirection::kU, NurbsDirection::kV}) {
+      for (const double t : knots[p][direction == NurbsDirection::kU ? 0 : 1]) {
+        PALPATE_ASSIGN_OR_RETURN(out.patches_[p].surface, out.patches_[p].surface.WithKnot(direction, t));
       }
     }
   }

@@ -117,6 +117,11 @@ class NurbsObject {
 
   /// The same shape with every span between knots halved so often, in [0, 16]. Error: more control points than are allowed.
   absl::StatusOr<NurbsObject> Refined(int levels) const;
+  /// The same shape with degrees of at least `least`, in [1, kMaxNurbsDegree]: what shells of planes and cylinders need.
+  absl::StatusOr<NurbsObject> WithDegree(int least) const;
+  /// The same shape with lines between two knots no longer than `span_m`: longer spans are cut into equal parts. Lengths are those of lines
+  /// through knots and midway between them. Errors: a length that is not positive; more control points than are allowed.
+  absl::StatusOr<NurbsObject> WithSpans(double span_m) const;
   /// The same shape with a knot in a patch.
   absl::StatusOr<NurbsObject> WithKnot(size_t patch, NurbsDirection direction, double t, int times) const;
   NurbsObject Transformed(const Eigen::Affine3d& map) const;

@@ -15,6 +15,7 @@
 #include "gpu/base/status.h"
 #include "sim/nurbs/gauss_quadrature.h"
 #include "sim/nurbs/nurbs_basis.h"
+#include "sim/nurbs/nurbs_shell_couplings.h"
 #include "sim/nurbs/nurbs_shell_joints.h"
 #include "sim/nurbs/nurbs_trim_cells.h"
 
@@ -94,8 +95,10 @@ class Builder {
     for (const NurbsShellSeam& seam : joints_.seams) {
       if (!seam.is_smooth && options_.crease_stiffness > 0) PALPATE_RETURN_IF_ERROR(AddStrip(seam));
     }
+    NurbsShellCoupler coupler(object_, material_, &model_);
+    PALPATE_RETURN_IF_ERROR(coupler.CoupleEdges(options_.join_tolerance_m, options_.crease_stiffness == 0));
     if (object_.is_trimmed()) BoundMasses();
-    ListEntries();
+    model_.ListEntries();
     return std::move(model_);
   }
 
@@ -380,15 +383,6 @@ class Builder {
     for (double& mass : model_.mass_kg) mass *= sum / lifted;
   }
 
-  void ListEntries() {
-    model_.control_begin.assign(model_.control_count() + 1, 0);
-    for (const gpu::NurbsShellEntry& entry : model_.entries) ++model_.control_begin[entry.control + 1];
-    for (size_t c = 0; c < model_.control_count(); ++c) model_.control_begin[c + 1] += model_.control_begin[c];
-    model_.control_entries.resize(model_.entries.size());
-    std::vector<uint32_t> at(model_.control_begin.begin(), model_.control_begin.end() - 1);
-    for (uint32_t e = 0; e < model_.entries.size(); ++e) model_.control_entries[at[model_.entries[e].control]++] = e;
-  }
-
   const NurbsObject& object_;
   const NurbsShellMaterial& material_;
   const NurbsShellOptions& options_;
@@ -406,61 +400,6 @@ class Builder {
 absl::StatusOr<gpu::NurbsShellModel> BuildNurbsShell(const NurbsObject& object, const NurbsShellMaterial& material,
                                                      const NurbsShellOptions& options) {
   return Builder(object, material, options).Run();
-}
-
-// The surface itself is among those of the higher degree: the one that agrees with it at the Greville abscissae.
-absl::StatusOr<NurbsSurface> ElevateNurbsDegree(const NurbsSurface& surface, NurbsDirection direction, int degree) {
-  const int before = surface.degree(direction);
-  if (degree < before || degree > kMaxNurbsDegree) {
-    return absl::InvalidArgumentError(absl::StrCat("degree ", degree, " is outside [", before, ", ", kMaxNurbsDegree, "]"));
-  }
-  const auto knots = surface.knots(direction);
-  std::vector<double> finer;
-  for (size_t k = 0; k < knots.size(); ++k) {
-    finer.push_back(knots[k]);
-    if (k + 1 == knots.size() || knots[k + 1] != knots[k]) finer.insert(finer.end(), static_cast<size_t>(degree - before), knots[k]);
-  }
-  const size_t points = finer.size() - static_cast<size_t>(degree) - 1;
-  const bool is_u = direction == NurbsDirection::kU;
-  const size_t lines = surface.count(is_u ? NurbsDirection::kV : NurbsDirection::kU);
-  const size_t old_points = surface.count(direction);
-  Eigen::MatrixXd from = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(points), static_cast<Eigen::Index>(old_points));
-  Eigen::MatrixXd to = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(points), static_cast<Eigen::Index>(points));
-  for (size_t i = 0; i < points; ++i) {
-    double t = 0;
-    for (size_t k = 1; k <= static_cast<size_t>(degree); ++k) t += finer[i + k] / degree;
-    const auto fill = [&](std::span<const double> of, int of_degree, Eigen::MatrixXd* matrix) {
-      const nurbs_basis::Located at = nurbs_basis::Locate(of, of_degree, t);
-      const Basis n = nurbs_basis::BasisOf(of, of_degree, at.span, at.t);
-      for (size_t j = 0; j <= static_cast<size_t>(of_degree); ++j) {
-        (*matrix)(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(at.first + j)) = n[j];
-      }
-    };
-    fill(knots, before, &from);
-    fill(finer, degree, &to);
-  }
-  const Eigen::MatrixXd map = to.partialPivLu().solve(from);
-  NurbsDescription out;
-  out.degree_u = is_u ? degree : surface.degree(NurbsDirection::kU);
-  out.degree_v = is_u ? surface.degree(NurbsDirection::kV) : degree;
-  const auto other = surface.knots(is_u ? NurbsDirection::kV : NurbsDirection::kU);
-  out.knots_u = is_u ? finer : std::vector<double>(other.begin(), other.end());
-  out.knots_v = is_u ? std::vector<double>(other.begin(), other.end()) : finer;
-  const size_t rows = is_u ? points : lines;
-  const size_t columns = is_u ? lines : points;
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t j = 0; j < columns; ++j) {
-      Eigen::Vector4d sum = Eigen::Vector4d::Zero();
-      const size_t line = is_u ? j : i;
-      for (size_t k = 0; k < old_points; ++k) {
-        const double part = map(static_cast<Eigen::Index>(is_u ? i : j), static_cast<Eigen::Index>(k));
-        sum += part * surface.control()[is_u ? k * lines + line : line * old_points + k];
-      }
-      out.control_m.emplace_back(sum.hnormalized());
-      out.weights.push_back(sum.w());
-    }
-  }
-  return NurbsSurface::Create(out);
 }
 
 }  // namespace palpate::sim

@@ -27,8 +27,9 @@ enum class NurbsShellQuadrature {
 struct NurbsShellOptions {
   NurbsShellQuadrature quadrature = NurbsShellQuadrature::kReduced;
   /// Where patches meet at an angle, the bending stiffness of the strip that holds it, as a multiple of the shell's; 0: a hinge that turns
-  /// freely.
+  /// freely. Couplings know only whether it is 0.
   double crease_stiffness = 1000;
+  double join_tolerance_m = 0;  ///< edges are those of NurbsObject::Edges with it
 };
 
 inline constexpr int kMaxNurbsShellDegree = 5;
@@ -39,19 +40,17 @@ inline constexpr int kMaxNurbsShellDegree = 5;
 inline constexpr double kNurbsShellCutAwayStiffness = 1e-4;
 
 /// The Kirchhoff-Love shell of an object's mid-surface. Degrees are in [2, kMaxNurbsShellDegree], bending needs two derivatives; see
-/// ElevateNurbsDegree. Sides with the same control points, forwards or backwards, are joined; see docs/algorithms/nurbs_shells.md for how
-/// they bend. Lines of knots of full multiplicity count as sides.
+/// NurbsObject::WithDegree. Sides with the same control points, forwards or backwards, are joined; see docs/algorithms/nurbs_shells.md for
+/// how they bend. Lines of knots of full multiplicity count as sides. Other edges that two patches share, trims and sides with other
+/// control points alike, are coupled: gpu::NurbsShellCoupling at Gauss points of the common curve, between lines of knots of both patches.
 ///
 /// Of trimmed patches there is what the loops leave, in energy, mass and area. Cells between lines of knots that are cut have points of
 /// NurbsTrimCells, compressed for polynomials of twice the degree over the area at rest. Control points that act on nothing that is left
 /// are no unknowns.
 ///
 /// Errors: InvalidArgument, naming the patch, for degrees, material out of range, no area, loops that cross, overlap or leave nothing,
-/// sides that meet in space with other control points, trims that are edges in space of two patches, and edges of three sides.
+/// edges whose two places are too far from each other, and sides of which three meet.
 absl::StatusOr<gpu::NurbsShellModel> BuildNurbsShell(const NurbsObject& object, const NurbsShellMaterial& material,
                                                      const NurbsShellOptions& options = {});
-
-/// The same surface with a higher degree in one direction; knots become as many times more. Error: lower than now, or out of range.
-absl::StatusOr<NurbsSurface> ElevateNurbsDegree(const NurbsSurface& surface, NurbsDirection direction, int degree);
 
 }  // namespace palpate::sim

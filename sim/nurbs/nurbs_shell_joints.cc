@@ -56,7 +56,6 @@ class Joiner {
     for (uint32_t p = 0; p < object_.patches().size(); ++p) SplitPatch(p);
     ListSides();
     PALPATE_RETURN_IF_ERROR(MatchSides());
-    PALPATE_RETURN_IF_ERROR(CheckEdges());
     TieSeams();
     Number();
     return std::move(out_);
@@ -218,31 +217,7 @@ class Joiner {
     for (size_t k = 0; k < a.on.size(); ++k) seam.is_kept.push_back(out_.is_kept[a.on[k]] & out_.is_kept[b.on[k]]);
     if (std::ranges::count(seam.is_kept, 1) == 0) return;
     for (size_t k = 0; k < a.on.size(); ++k) Unite(a.on[k], b.on[k]);
-    joined_.emplace_back(piece.patch, out_.pieces[b.piece].patch);
     out_.seams.push_back(std::move(seam));
-  }
-
-  // Sides that are one curve in space must have been matched.
-  absl::Status CheckEdges() {
-    for (const NurbsEdge& edge : object_.Edges()) {
-      if (edge.is_point || edge.places.size() < 2) continue;
-      const NurbsTrimPlace& a = edge.places[0];
-      const NurbsTrimPlace& b = edge.places[1];
-      const bool is_joined = std::any_of(joined_.begin(), joined_.end(), [&](const auto& pair) {
-        return pair == std::pair(a.patch, b.patch) || pair == std::pair(b.patch, a.patch);
-      });
-      if (is_joined) continue;
-      const std::string path = NurbsPatchPath(a.patch, object_.patches()[a.patch].name);
-      const std::string other = NurbsPatchPath(b.patch, object_.patches()[b.patch].name);
-      if (!object_.patches()[a.patch].loops.empty() || !object_.patches()[b.patch].loops.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat(path, ", loops[", a.loop, "].curves[", a.curve, "]: is an edge in space with ",
-                                                       other, "; patches of a shell join along sides with the same control points alone"));
-      }
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ", the side of the ", kSideNames[a.curve % 4], ", meets ", other,
-                       " with other control points, weights or knots along it; give both the same degree and knots there"));
-    }
-    return absl::OkStatus();
   }
 
   /// Where a point on a seam lies between those beside it, in (0, 1); nothing if it is not on their line.
@@ -400,7 +375,6 @@ class Joiner {
   std::vector<double> weight_;
   std::vector<uint32_t> root_;
   std::vector<Side> sides_;
-  std::vector<std::pair<uint32_t, uint32_t>> joined_;  // patches of seams
   std::map<uint32_t, Tie> ties_;
   std::map<uint32_t, std::map<uint32_t, double>> resolved_;
   NurbsShellJoints out_;

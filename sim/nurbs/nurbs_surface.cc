@@ -246,4 +246,59 @@ NurbsSurface NurbsSurface::Reversed() const {
   return out;
 }
 
+// The surface itself is among those of the higher degree: the one that agrees with it at the Greville abscissae.
+absl::StatusOr<NurbsSurface> ElevateNurbsDegree(const NurbsSurface& surface, NurbsDirection direction, int degree) {
+  const int before = surface.degree(direction);
+  if (degree < before || degree > kMaxNurbsDegree) {
+    return absl::InvalidArgumentError(absl::StrCat("degree ", degree, " is outside [", before, ", ", kMaxNurbsDegree, "]"));
+  }
+  const auto knots = surface.knots(direction);
+  std::vector<double> finer;
+  for (size_t k = 0; k < knots.size(); ++k) {
+    finer.push_back(knots[k]);
+    if (k + 1 == knots.size() || knots[k + 1] != knots[k]) finer.insert(finer.end(), static_cast<size_t>(degree - before), knots[k]);
+  }
+  const size_t points = finer.size() - static_cast<size_t>(degree) - 1;
+  const bool is_u = direction == NurbsDirection::kU;
+  const size_t lines = surface.count(is_u ? NurbsDirection::kV : NurbsDirection::kU);
+  const size_t old_points = surface.count(direction);
+  Eigen::MatrixXd from = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(points), static_cast<Eigen::Index>(old_points));
+  Eigen::MatrixXd to = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(points), static_cast<Eigen::Index>(points));
+  for (size_t i = 0; i < points; ++i) {
+    double t = 0;
+    for (size_t k = 1; k <= static_cast<size_t>(degree); ++k) t += finer[i + k] / degree;
+    const auto fill = [&](std::span<const double> of, int of_degree, Eigen::MatrixXd* matrix) {
+      const nurbs_basis::Located at = nurbs_basis::Locate(of, of_degree, t);
+      const nurbs_basis::Basis n = nurbs_basis::BasisOf(of, of_degree, at.span, at.t);
+      for (size_t j = 0; j <= static_cast<size_t>(of_degree); ++j) {
+        (*matrix)(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(at.first + j)) = n[j];
+      }
+    };
+    fill(knots, before, &from);
+    fill(finer, degree, &to);
+  }
+  const Eigen::MatrixXd map = to.partialPivLu().solve(from);
+  NurbsDescription out;
+  out.degree_u = is_u ? degree : surface.degree(NurbsDirection::kU);
+  out.degree_v = is_u ? surface.degree(NurbsDirection::kV) : degree;
+  const auto other = surface.knots(is_u ? NurbsDirection::kV : NurbsDirection::kU);
+  out.knots_u = is_u ? finer : std::vector<double>(other.begin(), other.end());
+  out.knots_v = is_u ? std::vector<double>(other.begin(), other.end()) : finer;
+  const size_t rows = is_u ? points : lines;
+  const size_t columns = is_u ? lines : points;
+  for (size_t i = 0; i < rows; ++i) {
+    for (size_t j = 0; j < columns; ++j) {
+      Eigen::Vector4d sum = Eigen::Vector4d::Zero();
+      const size_t line = is_u ? j : i;
+      for (size_t k = 0; k < old_points; ++k) {
+        const double part = map(static_cast<Eigen::Index>(is_u ? i : j), static_cast<Eigen::Index>(k));
+        sum += part * surface.control()[is_u ? k * lines + line : line * old_points + k];
+      }
+      out.control_m.emplace_back(sum.hnormalized());
+      out.weights.push_back(sum.w());
+    }
+  }
+  return NurbsSurface::Create(out);
+}
+
 }  // namespace palpate::sim

@@ -91,4 +91,7 @@ class NurbsSurface {
   std::vector<Eigen::Vector4d> control_;
 };
 
+/// The same surface with a higher degree in one direction; knots become as many times more. Error: lower than now, or out of range.
+absl::StatusOr<NurbsSurface> ElevateNurbsDegree(const NurbsSurface& surface, NurbsDirection direction, int degree);
+
 }  // namespace palpate::sim

@@ -89,6 +89,106 @@ struct Slopes {
   }
 };
 
+/// A number with its first and second derivatives by the 15 coordinates of a coupling's vectors.
+struct Jet {
+  using Vector = Eigen::Matrix<double, 15, 1>;
+  using Matrix = Eigen::Matrix<double, 15, 15>;
+  double value = 0;
+  Vector slope = Vector::Zero();
+  Matrix curve = Matrix::Zero();
+
+  friend Jet operator+(const Jet& a, const Jet& b) { return {a.value + b.value, a.slope + b.slope, a.curve + b.curve}; }
+  friend Jet operator-(const Jet& a, const Jet& b) { return {a.value - b.value, a.slope - b.slope, a.curve - b.curve}; }
+  friend Jet operator*(const Jet& a, const Jet& b) {
+    return {a.value * b.value, a.value * b.slope + b.value * a.slope,
+            a.value * b.curve + b.value * a.curve + a.slope * b.slope.transpose() + b.slope * a.slope.transpose()};
+  }
+  Jet InverseRoot() const {  // 1 / sqrt
+    const double f = 1 / std::sqrt(value);
+    const double df = -f / (2 * value), ddf = 3 * f / (4 * value * value);
+    return {f, df * slope, df * curve + ddf * slope * slope.transpose()};
+  }
+};
+using JetVector = std::array<Jet, 3>;
+
+Jet Dot(const JetVector& a, const JetVector& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+JetVector Cross(const JetVector& a, const JetVector& b) {
+  return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
+}
+JetVector Unit(const JetVector& a) {
+  const Jet inverse = Dot(a, a).InverseRoot();
+  return {inverse * a[0], inverse * a[1], inverse * a[2]};
+}
+
+/// The energy of a coupling from its five vectors.
+Jet CouplingEnergy(const NurbsShellModel& model, const NurbsShellGauss& gauss, const VectorXd& x) {
+  std::array<JetVector, 5> vectors;
+  for (size_t k = 0; k < 15; ++k) vectors[k / 3][k % 3].slope[static_cast<Eigen::Index>(k)] = 1;
+  for (uint32_t e = gauss.begin; e < gauss.end; ++e) {
+    const NurbsShellEntry& at = model.entries[e];
+    const std::array<double, 5> by = {at.by_1_per_m, at.by_2_per_m, at.by_11_per_m2, at.by_22_per_m2, at.by_12_per_m2};
+    for (size_t k = 0; k < 15; ++k)
+      vectors[k / 3][k % 3].value += by[k / 3] * x[3 * static_cast<Eigen::Index>(at.control) + static_cast<Eigen::Index>(k % 3)];
+  }
+  const auto& [a1, a2, b1, b2, gap] = vectors;
+  const JetVector normal_a = Unit(Cross(a1, a2)), normal_b = Unit(Cross(b1, b2));
+  const auto constant = [](double value) { return Jet{.value = value}; };
+  const Jet cosine = Dot(normal_a, normal_b) - constant(gauss.coupling->rest_cosine);
+  const Jet sine = Dot(Cross(normal_a, Unit(a1)), normal_b) - constant(gauss.coupling->rest_sine);
+  return constant(gauss.area_m2 / 2) *
+         (constant(gauss.coupling->gap_n_per_m2) * Dot(gap, gap) + constant(gauss.coupling->turn_n) * (cosine * cosine + sine * sine));
+}
+
+/// By the coordinates of the control points of a coupling: the five vectors by them.
+Eigen::MatrixXd CouplingVectorsBy(const NurbsShellModel& model, const NurbsShellGauss& gauss) {
+  Eigen::MatrixXd out = Eigen::MatrixXd::Zero(15, 3 * static_cast<Eigen::Index>(gauss.end - gauss.begin));
+  for (uint32_t e = gauss.begin; e < gauss.end; ++e) {
+    const NurbsShellEntry& at = model.entries[e];
+    const std::array<double, 5> by = {at.by_1_per_m, at.by_2_per_m, at.by_11_per_m2, at.by_22_per_m2, at.by_12_per_m2};
+    for (Eigen::Index k = 0; k < 15; ++k) out(k, 3 * static_cast<Eigen::Index>(e - gauss.begin) + k % 3) = by[static_cast<size_t>(k / 3)];
+  }
+  return out;
+}
+
+/// Second derivatives of a Gauss point's energy by the coordinates of its control points.
+Eigen::MatrixXd StiffnessOf(const NurbsShellModel& model, const NurbsShellGauss& gauss, const VectorXd& x) {
+  if (gauss.coupling) {
+    const Eigen::MatrixXd by = CouplingVectorsBy(model, gauss);
+    return by.transpose() * CouplingEnergy(model, gauss, x).curve * by;
+  }
+  const State s(model, gauss, x);
+  const Slopes d(model, gauss, s);
+  const Matrix3d c = ModuliOf(gauss);
+  const Vector3d stress = gauss.membrane_per_bending_per_m2 * (c * s.strain);
+  const Vector3d moment = c * s.bend;
+  Eigen::MatrixXd k = d.bend.transpose() * c * d.bend + gauss.membrane_per_bending_per_m2 * (d.strain.transpose() * c * d.strain);
+  const Vector3d along = moment[0] * s.aa[0] + moment[1] * s.aa[1] + 2 * moment[2] * s.aa[2];
+  const uint32_t n = gauss.end - gauss.begin;
+  for (uint32_t i = 0; i < n; ++i) {
+    const NurbsShellEntry& at = model.entries[gauss.begin + i];
+    const double h_i = moment[0] * at.by_11_per_m2 + moment[1] * at.by_22_per_m2 + 2 * moment[2] * at.by_12_per_m2;
+    for (uint32_t j = 0; j <= i; ++j) {
+      const NurbsShellEntry& to = model.entries[gauss.begin + j];
+      const double h_j = moment[0] * to.by_11_per_m2 + moment[1] * to.by_22_per_m2 + 2 * moment[2] * to.by_12_per_m2;
+      const double pull = stress[0] * at.by_1_per_m * to.by_1_per_m + stress[1] * at.by_2_per_m * to.by_2_per_m +
+                          stress[2] * (at.by_1_per_m * to.by_2_per_m + at.by_2_per_m * to.by_1_per_m);
+      const double turn = at.by_1_per_m * to.by_2_per_m - to.by_1_per_m * at.by_2_per_m;
+      for (int a = 0; a < 3; ++a) {
+        for (int b = 0; b < 3; ++b) {
+          const Eigen::Index r = 3 * static_cast<Eigen::Index>(i) + a;
+          const Eigen::Index q = 3 * static_cast<Eigen::Index>(j) + b;
+          const Vector3d cross_rq = turn * Vector3d::Unit(a).cross(Vector3d::Unit(b));
+          const double stretch_rq = s.normal.dot(cross_rq) + d.normal.col(q).dot(d.cross.col(r));
+          const Vector3d normal_rq =
+              (cross_rq - stretch_rq * s.normal - d.stretch[r] * d.normal.col(q) - d.stretch[q] * d.normal.col(r)) / s.stretch;
+          k(r, q) += (a == b ? pull : 0) + h_i * d.normal(a, q) + h_j * d.normal(b, r) + along.dot(normal_rq);
+        }
+      }
+    }
+  }
+  return k;
+}
+
 }  // namespace
 
 VectorXd ReferenceNurbsShell::Rest() const {
@@ -100,6 +200,10 @@ VectorXd ReferenceNurbsShell::Rest() const {
 double ReferenceNurbsShell::Energy(const VectorXd& x) const {
   double sum = 0;
   for (const NurbsShellGauss& gauss : model_.gauss) {
+    if (gauss.coupling) {
+      sum += CouplingEnergy(model_, gauss, x).value;
+      continue;
+    }
     const State s(model_, gauss, x);
     const Matrix3d c = ModuliOf(gauss);
     sum += (s.bend.dot(c * s.bend) + gauss.membrane_per_bending_per_m2 * s.strain.dot(c * s.strain)) / 2;
@@ -110,10 +214,15 @@ double ReferenceNurbsShell::Energy(const VectorXd& x) const {
 VectorXd ReferenceNurbsShell::Gradient(const VectorXd& x) const {
   VectorXd gradient = VectorXd::Zero(size());
   for (const NurbsShellGauss& gauss : model_.gauss) {
-    const State s(model_, gauss, x);
-    const Slopes d(model_, gauss, s);
-    const Matrix3d c = ModuliOf(gauss);
-    const VectorXd part = d.bend.transpose() * (c * s.bend) + gauss.membrane_per_bending_per_m2 * (d.strain.transpose() * (c * s.strain));
+    VectorXd part;
+    if (gauss.coupling) {
+      part = CouplingVectorsBy(model_, gauss).transpose() * CouplingEnergy(model_, gauss, x).slope;
+    } else {
+      const State s(model_, gauss, x);
+      const Slopes d(model_, gauss, s);
+      const Matrix3d c = ModuliOf(gauss);
+      part = d.bend.transpose() * (c * s.bend) + gauss.membrane_per_bending_per_m2 * (d.strain.transpose() * (c * s.strain));
+    }
     for (uint32_t e = gauss.begin; e < gauss.end; ++e) {
       gradient.segment<3>(3 * static_cast<Eigen::Index>(model_.entries[e].control)) += part.segment<3>(3 * (e - gauss.begin));
     }
@@ -142,36 +251,7 @@ std::vector<Eigen::Triplet<double>> ReferenceNurbsShell::Stiffness(const VectorX
     }
   };
   for (const NurbsShellGauss& gauss : model_.gauss) {
-    const State s(model_, gauss, x);
-    const Slopes d(model_, gauss, s);
-    const Matrix3d c = ModuliOf(gauss);
-    const Vector3d stress = gauss.membrane_per_bending_per_m2 * (c * s.strain);
-    const Vector3d moment = c * s.bend;
-    Eigen::MatrixXd k = d.bend.transpose() * c * d.bend + gauss.membrane_per_bending_per_m2 * (d.strain.transpose() * c * d.strain);
-    const Vector3d along = moment[0] * s.aa[0] + moment[1] * s.aa[1] + 2 * moment[2] * s.aa[2];
-    const uint32_t n = gauss.end - gauss.begin;
-    for (uint32_t i = 0; i < n; ++i) {
-      const NurbsShellEntry& at = model_.entries[gauss.begin + i];
-      const double h_i = moment[0] * at.by_11_per_m2 + moment[1] * at.by_22_per_m2 + 2 * moment[2] * at.by_12_per_m2;
-      for (uint32_t j = 0; j <= i; ++j) {
-        const NurbsShellEntry& to = model_.entries[gauss.begin + j];
-        const double h_j = moment[0] * to.by_11_per_m2 + moment[1] * to.by_22_per_m2 + 2 * moment[2] * to.by_12_per_m2;
-        const double pull = stress[0] * at.by_1_per_m * to.by_1_per_m + stress[1] * at.by_2_per_m * to.by_2_per_m +
-                            stress[2] * (at.by_1_per_m * to.by_2_per_m + at.by_2_per_m * to.by_1_per_m);
-        const double turn = at.by_1_per_m * to.by_2_per_m - to.by_1_per_m * at.by_2_per_m;
-        for (int a = 0; a < 3; ++a) {
-          for (int b = 0; b < 3; ++b) {
-            const Eigen::Index r = 3 * static_cast<Eigen::Index>(i) + a;
-            const Eigen::Index q = 3 * static_cast<Eigen::Index>(j) + b;
-            const Vector3d cross_rq = turn * Vector3d::Unit(a).cross(Vector3d::Unit(b));
-            const double stretch_rq = s.normal.dot(cross_rq) + d.normal.col(q).dot(d.cross.col(r));
-            const Vector3d normal_rq =
-                (cross_rq - stretch_rq * s.normal - d.stretch[r] * d.normal.col(q) - d.stretch[q] * d.normal.col(r)) / s.stretch;
-            k(r, q) += (a == b ? pull : 0) + h_i * d.normal(a, q) + h_j * d.normal(b, r) + along.dot(normal_rq);
-          }
-        }
-      }
-    }
+    const Eigen::MatrixXd k = StiffnessOf(model_, gauss, x);
     std::vector<uint32_t> here;
     for (uint32_t e = gauss.begin; e < gauss.end; ++e) here.push_back(model_.entries[e].control);
     if (here != controls) {

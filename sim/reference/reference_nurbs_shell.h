@@ -12,7 +12,8 @@
 namespace palpate::sim {
 
 /// Kirchhoff-Love shells in double precision, written apart from the kernels: derivatives of the normal by the product rule of Kiendl,
-/// Hsu, Wu, Reali 2015, and not by the projections that kernels use. States are [3 * control_count] m. Immutable.
+/// Hsu, Wu, Reali 2015, and not by the projections that kernels use; of couplings by differentiation of each operation. States are [3 *
+/// control_count] m. Immutable.
 class ReferenceNurbsShell {
  public:
   /// Keeps a reference.

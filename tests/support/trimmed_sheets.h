@@ -69,4 +69,31 @@ inline sim::NurbsObject TrimmedSheet(int degree, size_t spans, double side_m, st
   return *object;
 }
 
+/// A sheet as TrimmedSheet, cut in two along a curve of degree 2 from (`low`, 0) by (`by`, 0.5) to (`high`, 1): patch 0 is what lies at
+/// lower u, with `spans`, patch 1 the rest, with `other_spans`. Their edge has number 1.
+inline sim::NurbsObjectDescription SplitSheet(int degree, size_t spans, size_t other_spans, double side_m, double low, double by,
+                                              double high) {
+  const sim::NurbsTrimDescription cut{{2, {0, 0, 0, 1, 1, 1}, {{low, 0}, {by, 0.5}, {high, 1}}, {}}, false, 1};
+  sim::NurbsTrimDescription back = cut;
+  back.is_reversed = true;
+  const auto line = [](const Eigen::Vector2d& a, const Eigen::Vector2d& b) {
+    return sim::NurbsTrimDescription{{1, {0, 0, 1, 1}, {a, b}, {}}, false, 0};
+  };
+  sim::NurbsObjectDescription out =
+      SheetDescription(degree, spans, side_m, {{line({0, 0}, {low, 0}), cut, line({high, 1}, {0, 1}), line({0, 1}, {0, 0})}});
+  out.patches.push_back(
+      SheetDescription(degree, other_spans, side_m, {{line({low, 0}, {1, 0}), line({1, 0}, {1, 1}), line({1, 1}, {high, 1}), back}})
+          .patches[0]);
+  return out;
+}
+
+/// A disc of `radius` (of the sheet's side) cut out of a sheet, in two: patch 0 is a ring of `spans`, patch 1 what lies inside of `inner`,
+/// of `inner_spans`.
+inline sim::NurbsObjectDescription RingAndDisc(int degree, size_t spans, size_t inner_spans, double radius, double inner) {
+  sim::NurbsObjectDescription out =
+      SheetDescription(degree, spans, 1, {{CircleTrim({0.5, 0.5}, radius)}, {CircleTrim({0.5, 0.5}, inner, true, 1)}});
+  out.patches.push_back(SheetDescription(degree, inner_spans, 1, {{CircleTrim({0.5, 0.5}, inner, false, 1)}}).patches[0]);
+  return out;
+}
+
 }  // namespace palpate::test

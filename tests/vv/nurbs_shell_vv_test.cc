@@ -14,6 +14,7 @@
 #include "sim/nurbs/nurbs_basis.h"
 #include "sim/nurbs/nurbs_shapes.h"
 #include "sim/nurbs/nurbs_shell_builder.h"
+#include "sim/nurbs/nurbs_shell_couplings.h"
 #include "sim/reference/reference_nurbs_shell.h"
 #include "tests/support/nurbs_shell_cases.h"
 #include "tests/support/trimmed_sheets.h"
@@ -336,20 +337,11 @@ NurbsShellLoad WithRim(const NurbsShellCase& c, const RimSprings& rim, const Vec
           }};
 }
 
-/// Deflection at the middle of a disc that is cut out of a square of 1 m, under an even load, by that of Kirchhoff's plate.
-double DiscDeflection(int degree, size_t spans, double radius, bool is_clamped) {
+/// Deflection at the middle of a disc that is cut out of a square of 1 m, under an even load, by that of Kirchhoff's plate. `spans`: of
+/// patch 0, which has the rim; the middle is that of the last patch.
+double DiscDeflection(const NurbsObject& object, size_t spans, double radius, bool is_clamped) {
   const NurbsShellMaterial material{.thickness_m = 0.01, .density_kg_per_m3 = 1, .young_modulus_pa = 1e9, .poisson_ratio = 0.3};
-  NurbsShellCase c{test::TrimmedSheet(degree, spans, 1, {{test::CircleTrim({0.5, 0.5}, radius)}}),
-                   material,
-                   {},
-                   {},
-                   {},
-                   0,
-                   0.5,
-                   0.5,
-                   Vector3d::UnitZ(),
-                   0,
-                   {}};
+  NurbsShellCase c{object, material, {}, {}, {}, object.patches().size() - 1, 0.5, 0.5, Vector3d::UnitZ(), 0, {}};
   c.model = *BuildNurbsShell(c.object, material);
   const ReferenceNurbsShell shell(c.model);
   const double load_pa = 1e-3, h = 1.0 / static_cast<double>(spans);
@@ -371,13 +363,135 @@ TEST(NurbsShellVvTest, ATrimmedDiscBendsAsAPlate) {
   for (const bool is_clamped : {true, false}) {
     double before = 1;
     for (const size_t spans : {6U, 12U, 24U}) {
-      const double share = DiscDeflection(3, spans, 0.43, is_clamped);
+      const NurbsObject object = test::TrimmedSheet(3, spans, 1, {{test::CircleTrim({0.5, 0.5}, 0.43)}});
+      const double share = DiscDeflection(object, spans, 0.43, is_clamped);
       std::printf("| disc, %s | %zu | %.5f |\n", is_clamped ? "clamped" : "supported", spans, share);
       EXPECT_NEAR(share, 1, spans == 6 ? 0.03 : 0.01);
       EXPECT_LT(std::abs(share - 1), before) << "finer is nearer";
       before = std::abs(share - 1);
     }
   }
+}
+
+TEST(NurbsShellVvTest, ADiscOfTwoPatchesBendsAsOne) {
+  // The ring and the disc inside of it have other control points and meet along a circle of trims alone.
+  for (const bool is_clamped : {true, false}) {
+    for (const size_t spans : {12U, 24U}) {
+      const NurbsObject object = *NurbsObject::Create(test::RingAndDisc(3, spans, spans * 2 / 3 + 1, 0.43, 0.23));
+      const double share = DiscDeflection(object, spans, 0.43, is_clamped);
+      std::printf("| ring and disc, %s | %zu | %.5f |\n", is_clamped ? "clamped" : "supported", spans, share);
+      EXPECT_NEAR(share, 1, spans == 12 ? 0.02 : 0.01);
+    }
+  }
+}
+
+TEST(NurbsShellVvTest, GradientAndStiffnessOfCoupledPatchesMatchFiniteDifferences) {
+  // Flat ones, and two that meet at a right angle.
+  const NurbsShellMaterial material{.thickness_m = 0.02, .density_kg_per_m3 = 1, .young_modulus_pa = 1e5, .poisson_ratio = 0.3};
+  for (const double angle : {0.0, kPi / 2}) {
+    NurbsObjectDescription two = test::SplitSheet(3, 3, 4, 0.3, 0.5, 0.5, 0.5);
+    for (Vector3d& p : two.patches[1].surface.control_m) p = Eigen::AngleAxisd(angle, Vector3d::UnitY()) * p;
+    const auto model = BuildNurbsShell(*NurbsObject::Create(two), material);
+    ASSERT_TRUE(model.ok()) << model.status();
+    ASSERT_TRUE(std::ranges::any_of(model->gauss, [](const gpu::NurbsShellGauss& g) { return g.coupling.has_value(); }));
+    ExpectDerivativesMatch(*model, 5);
+  }
+}
+
+size_t FreeMotionsOf(const gpu::NurbsShellModel& model, double least) {
+  const ReferenceNurbsShell shell(model);
+  Eigen::MatrixXd k = Eigen::MatrixXd::Zero(shell.size(), shell.size());
+  for (const auto& t : shell.Stiffness(shell.Rest())) k(t.row(), t.col()) += t.value();
+  const VectorXd values = Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(k, Eigen::EigenvaluesOnly).eigenvalues();
+  return static_cast<size_t>(std::ranges::count_if(values, [&](double v) { return v < least * values[values.size() - 1]; }));
+}
+
+TEST(NurbsShellVvTest, OnlyRigidMotionsOfCoupledPatchesAreFree) {
+  const NurbsShellMaterial material{.thickness_m = 0.1, .density_kg_per_m3 = 1, .young_modulus_pa = 1, .poisson_ratio = 0.3};
+  for (const int degree : {2, 3, 4}) {
+    const NurbsObjectDescription two = test::SplitSheet(degree, 4, 5, 1, 0.55, 0.4, 0.6);
+    const auto model = BuildNurbsShell(*NurbsObject::Create(two), material);
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ(FreeMotionsOf(*model, 1e-13), 6U) << degree;
+  }
+  // At an angle they stay there, or turn as on a hinge.
+  NurbsObjectDescription folded = test::SplitSheet(3, 4, 5, 1, 0.5, 0.5, 0.5);
+  for (Vector3d& p : folded.patches[1].surface.control_m) p = Eigen::AngleAxisd(1, Vector3d::UnitY()) * p;
+  const NurbsObject object = *NurbsObject::Create(folded);
+  EXPECT_EQ(FreeMotionsOf(*BuildNurbsShell(object, material), 1e-13), 6U);
+  EXPECT_EQ(FreeMotionsOf(*BuildNurbsShell(object, material, {.crease_stiffness = 0}), 1e-13), 7U);
+}
+
+TEST(NurbsShellVvTest, CoupledPatchTests) {
+  // What is the same on both sides strains no coupling: even strain, and even curvature.
+  const NurbsShellMaterial material{.thickness_m = 0.01, .density_kg_per_m3 = 1, .young_modulus_pa = 1e6, .poisson_ratio = 0.3};
+  const auto model = BuildNurbsShell(*NurbsObject::Create(test::SplitSheet(3, 5, 8, 1, 0.55, 0.4, 0.6)), material);
+  ASSERT_TRUE(model.ok()) << model.status();
+  gpu::NurbsShellModel couplings = *model;
+  double length = 0;
+  for (gpu::NurbsShellGauss& gauss : couplings.gauss) {
+    if (gauss.coupling) length += gauss.area_m2;
+    if (!gauss.coupling) gauss.area_m2 = 0;
+  }
+  EXPECT_NEAR(length, 1.0212362, 1e-6) << "of the curve";
+  const ReferenceNurbsShell shell(*model), held(couplings);
+  Eigen::Matrix3d f = Eigen::Matrix3d::Identity();
+  f(0, 0) = 1.1;
+  f(0, 1) = 0.2;
+  f(1, 1) = 0.95;
+  VectorXd strained = shell.Rest(), bent = shell.Rest(), apart = shell.Rest();
+  for (Eigen::Index k = 0; k < bent.size() / 3; ++k) strained.segment<3>(3 * k) = f * strained.segment<3>(3 * k);
+  for (size_t n = 0; n < model->net_begin[1]; ++n) {
+    if (model->net_part_begin[n + 1] != model->net_part_begin[n] + 1) continue;  // trimmed away
+    apart[3 * static_cast<Eigen::Index>(model->net_parts[model->net_part_begin[n]].control) + 2] = 1e-3;
+  }
+  EXPECT_LT(held.Energy(strained), 1e-12 * shell.Energy(strained));
+  // z = x^2 / 200 by the control points of a spline of degree 3 on even knots.
+  for (size_t p = 0; p < 2; ++p) {
+    const NurbsObject object = *NurbsObject::Create(test::SplitSheet(3, 5, 8, 1, 0.55, 0.4, 0.6));
+    const auto knots = object.patches()[p].surface.knots(NurbsDirection::kU);
+    const size_t columns = object.patches()[p].surface.count(NurbsDirection::kV);
+    for (size_t n = model->net_begin[p]; n < model->net_begin[p + 1]; ++n) {
+      if (model->net_part_begin[n + 1] != model->net_part_begin[n] + 1) continue;
+      const size_t i = (n - model->net_begin[p]) / columns;
+      double square = 0;  // the blossom of t^2
+      for (const auto& [a, b] : {std::pair(1, 2), std::pair(1, 3), std::pair(2, 3)}) {
+        square += (knots[i + static_cast<size_t>(a)] - 0.5) * (knots[i + static_cast<size_t>(b)] - 0.5) / 3;
+      }
+      bent[3 * static_cast<Eigen::Index>(model->net_parts[model->net_part_begin[n]].control) + 2] = square / 200;
+    }
+  }
+  EXPECT_LT(held.Energy(bent), 1e-9 * shell.Energy(bent));
+  const double gap = kNurbsCouplingStiffness * 1e6 * 0.01 / (1 - 0.09) / 0.1625;  // a span is 0.2 or 0.125 wide
+  EXPECT_NEAR(held.Energy(apart), length * gap / 2 * 1e-6, 1e-2 * held.Energy(apart));
+}
+
+TEST(NurbsShellVvTest, AFoldAlongTrimsHoldsItsAngle) {
+  // An L of two legs, as in ACreaseHoldsItsAngle, but of patches that go on beyond the fold, where they are trimmed.
+  const double side = 10;
+  NurbsObjectDescription folded = test::SplitSheet(3, 9, 11, side, 0.5, 0.5, 0.5);
+  const Eigen::Affine3d up(Eigen::AngleAxisd(-kPi / 2, Vector3d::UnitY()));
+  for (Vector3d& p : folded.patches[1].surface.control_m) p = up * p;
+  const NurbsShellMaterial material{.thickness_m = 0.1, .density_kg_per_m3 = 1, .young_modulus_pa = 1.2e6, .poisson_ratio = 0};
+  NurbsShellCase c{*NurbsObject::Create(folded), material, {}, {}, {}, 1, 1, 0.5, Vector3d::UnitX(), 0, {}};
+  c.model = *BuildNurbsShell(c.object, material);
+  const ReferenceNurbsShell shell(c.model);
+  c.load_n = VectorXd::Zero(shell.size());
+  test::CoordinateGroups groups(c.model.control_count());
+  const size_t columns = test::CountOf(c.object, 0, NurbsDirection::kV);
+  for (size_t j = 0; j < columns; ++j) {
+    for (int axis = 0; axis < 3; ++axis) groups.Fix(test::ControlAt(c, 0, 0, j), axis);
+    groups.Fix(test::ControlAt(c, 0, 1, j), 2);
+  }
+  const size_t last = test::CountOf(c.object, 1, NurbsDirection::kU) - 1, rows = test::CountOf(c.object, 1, NurbsDirection::kV);
+  // An even line load by the widths of the basis functions.
+  const auto knots = c.object.patches()[1].surface.knots(NurbsDirection::kV);
+  for (size_t j = 0; j < rows; ++j) test::AddPointLoad(&c, 1, last, j, {1e-2 * (knots[j + 4] - knots[j]) / 4, 0, 0});
+  c.groups = groups.Numbers();
+  const double exact = 1e-3 / 100 * (125.0 / 3 + 125);  // E I = 100 by the width
+  const double found = test::DeflectionOf(c, Linear(c));
+  std::printf("| fold along trims | %.5f |\n", found / exact);
+  EXPECT_NEAR(found, exact, 0.02 * exact);
 }
 
 /// Stress along the tension at the rim of a hole in a square sheet of 1 m, at right angles to the tension, by the tension.
