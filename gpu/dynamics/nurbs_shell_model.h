@@ -76,6 +76,7 @@ struct NurbsShellModel {
 
   bool empty() const { return rest_m.empty(); }
   size_t control_count() const { return rest_m.size(); }
+  size_t surface_control_count() const { return rest_m.size() - frame_control_count; }
 
   /// Fills control_begin and control_entries from entries.
   void ListEntries() {

@@ -377,6 +377,7 @@ absl::StatusOr<std::vector<uint32_t>> ControlPointsInside(const v1::JointRegion&
                                                           const sim::BodyDescription& body) {
   std::vector<Eigen::Vector3d> points;
   for (const auto& [x, y, z] : body.nurbs_shell->model->rest_m) points.emplace_back(x, y, z);
+  points.resize(body.nurbs_shell->model->surface_control_count());
   return PointsInside(RegionOf(region), path, points, "control point");
 }
 

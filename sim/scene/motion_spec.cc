@@ -69,6 +69,9 @@ void CheckRegionOfFixed(Checker& check, const std::string& path, const v1::BodyS
     check.Range(At(path, "blend_m"), region.blend_m(), 0, 10);
     if (!region.has_box() || !region.has_motion()) check.Invalid(At(path, "blend_m"), "only a box with a motion has it");
   }
+  if (!body.has_nurbs() && region.rim() != v1::NURBS_RIM_UNSPECIFIED) {
+    check.Invalid(At(path, "rim"), "only a NURBS shell is held at its rims");
+  }
   if (!body.has_nurbs() && (!region.bound_to().empty() || region.ignores_contact())) {
     check.Invalid(At(path, region.bound_to().empty() ? "ignores_contact" : "bound_to"), "only a NURBS shell is bound to a body");
   }

@@ -24,6 +24,9 @@ constexpr size_t kShellCells = 3;  // between knots, at least: what is flat at r
 
 double NurbsThickness_m(const v1::NurbsSpec& spec) { return spec.has_thickness_m() ? spec.thickness_m() : kDefaultThickness_m; }
 
+/// In the body's own scale.
+double JoinTolerance_m(const v1::BodySpec& body) { return (body.has_scale() ? body.scale() : 1) * body.nurbs().join_tolerance_m(); }
+
 absl::StatusOr<std::string> ReadText(const std::filesystem::path& path, const std::string& name) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
@@ -79,6 +82,12 @@ void CheckThin(Checker& check, const std::string& path, const v1::BodySpec& body
     const bool is_bound = !body.fixed(i).bound_to().empty();
     if (is_bound && body.fixed(i).has_motion()) check.Invalid(At(region, "bound_to"), "a region follows a body or a motion, not both");
     if (is_bound && body.fixed(i).bound_to() == body.name()) check.Invalid(At(region, "bound_to"), "is the shell itself");
+    if (is_bound && body.fixed(i).rim() != v1::NURBS_RIM_UNSPECIFIED) {
+      check.Invalid(At(region, "rim"), "rims are not bound to a body; control points are, and joints and sutures hold rims on bodies");
+    }
+    if (!v1::NurbsRim_IsValid(body.fixed(i).rim())) {
+      check.Invalid(At(region, "rim"), absl::StrCat(static_cast<int>(body.fixed(i).rim()), " is outside [0, 2]"));
+    }
     if (!is_bound && body.fixed(i).ignores_contact()) check.Invalid(At(region, "ignores_contact"), "only a region with bound_to has it");
   }
 }
@@ -111,9 +120,8 @@ absl::StatusOr<std::shared_ptr<const sim::NurbsBodyShape>> LoadNurbs(const v1::B
   if (scale != 1) object = object.Transformed(Eigen::Affine3d(Eigen::Scaling(scale)));
   const double tolerance_m = spec.has_tolerance_m() ? spec.tolerance_m() : kTolerancePerMargin * margin_m;
   const bool is_shell = body.kind() != v1::BODY_KIND_RIGID && body.kind() != v1::BODY_KIND_STATIC;
-  absl::StatusOr<std::shared_ptr<const sim::NurbsBodyShape>> shape =
-      sim::MakeNurbsBodyShape(std::move(object), tolerance_m, scale * spec.join_tolerance_m(), body.kind() == v1::BODY_KIND_RIGID,
-                              max_triangles, is_shell ? kShellCells : 1);
+  absl::StatusOr<std::shared_ptr<const sim::NurbsBodyShape>> shape = sim::MakeNurbsBodyShape(
+      std::move(object), tolerance_m, JoinTolerance_m(body), body.kind() == v1::BODY_KIND_RIGID, max_triangles, is_shell ? kShellCells : 1);
   if (!shape.ok()) {
     return Annotate(shape.status(), body.name().empty() ? spec_path : absl::StrCat(spec_path, " (", body.name(), ")"));
   }
@@ -122,8 +130,8 @@ absl::StatusOr<std::shared_ptr<const sim::NurbsBodyShape>> LoadNurbs(const v1::B
 
 absl::StatusOr<std::shared_ptr<const gpu::NurbsShellModel>> LoadNurbsShell(const v1::BodySpec& body, const std::string& path,
                                                                            const sim::NurbsBodyShape& shape) {
-  absl::StatusOr<gpu::NurbsShellModel> model =
-      sim::NurbsShellModelOf(shape.object, MaterialFrom(body.material(), Eigen::Quaterniond::Identity()), NurbsThickness_m(body.nurbs()));
+  absl::StatusOr<gpu::NurbsShellModel> model = sim::NurbsShellModelOf(
+      shape.object, MaterialFrom(body.material(), Eigen::Quaterniond::Identity()), NurbsThickness_m(body.nurbs()), JoinTolerance_m(body));
   if (!model.ok()) return Annotate(model.status(), At(path, "nurbs"));
   return std::make_shared<const gpu::NurbsShellModel>(*std::move(model));
 }
@@ -132,9 +140,23 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
                              const sim::RigidPose& pose, sim::BodyDescription* out) {
   sim::NurbsShellDescription& shell = out->nurbs_shell.emplace();
   shell.thickness_m = NurbsThickness_m(body.nurbs());
-  gpu::NurbsShellModel moved = sim::MovedNurbsShell(model, pose);
+  const sim::Material material = MaterialFrom(body.material(), Eigen::Quaterniond::Identity());
+  gpu::NurbsShellModel held = model;
+  std::vector<std::vector<uint32_t>> rims(static_cast<size_t>(body.fixed_size()));  // [region] control points of what holds them
+  for (int r = 0; r < body.fixed_size(); ++r) {
+    if (body.fixed(r).rim() == v1::NURBS_RIM_UNSPECIFIED) continue;
+    const v1::Box& region = body.fixed(r).box();
+    const Eigen::AlignedBox3d box(ToEigen(region.min_m()), ToEigen(region.max_m()));
+    const auto is_held = [&](const Eigen::Vector3d& p) { return box.contains(pose.rotation * p + pose.position_m); };
+    auto frame = sim::HoldNurbsRims(out->nurbs->object, material, shell.thickness_m, JoinTolerance_m(body),
+                                    body.fixed(r).rim() == v1::NURBS_RIM_CLAMPED, is_held, &held);
+    if (!frame.ok()) return Annotate(frame.status(), absl::StrCat(At(At(path, "fixed"), r), ".box"));
+    rims[static_cast<size_t>(r)] = *std::move(frame);
+  }
+  gpu::NurbsShellModel moved = sim::MovedNurbsShell(std::move(held), pose);
   std::vector<Eigen::Vector3d> points;
   for (const auto& [x, y, z] : moved.rest_m) points.emplace_back(x, y, z);
+  const std::span<const Eigen::Vector3d> of_surface(points.data(), moved.surface_control_count());
   constexpr int kNone = -1;
   const auto is_alone = [](const v1::FixedRegion& region) { return region.has_motion() || !region.bound_to().empty(); };
   std::vector<std::string> names;  // of regions with a motion
@@ -142,7 +164,10 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
   for (int r = 0; r < body.fixed_size(); ++r) {
     const v1::FixedRegion& region = body.fixed(r);
     const std::string region_path = At(At(path, "fixed"), r);
-    PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> inside, PointsInside({.box = &region.box()}, region_path, points, "control point"));
+    std::vector<uint32_t> inside = rims[static_cast<size_t>(r)];
+    if (inside.empty()) {
+      PALPATE_ASSIGN_OR_RETURN(inside, PointsInside({.box = &region.box()}, region_path, of_surface, "control point"));
+    }
     sim::NurbsShellSupport& support = shell.supports.emplace_back();
     support.name = region.name();
     support.region = static_cast<uint32_t>(r);
@@ -170,8 +195,8 @@ absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, 
   }
   std::sort(shell.held.begin(), shell.held.end());
   shell.held.erase(std::unique(shell.held.begin(), shell.held.end()), shell.held.end());
-  if (shell.held.size() == points.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ".fixed: all ", points.size(), " control points are held; one must be free"));
+  if (std::ranges::count_if(shell.held, [&](uint32_t j) { return j < of_surface.size(); }) == std::ssize(of_surface)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ".fixed: all ", of_surface.size(), " control points are held; one must be free"));
   }
   shell.model = std::make_shared<const gpu::NurbsShellModel>(std::move(moved));
   return absl::OkStatus();

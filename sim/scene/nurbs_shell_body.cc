@@ -11,6 +11,7 @@
 #include "sim/nurbs/nurbs_basis.h"
 #include "sim/nurbs/nurbs_body_shape.h"
 #include "sim/nurbs/nurbs_shell_builder.h"
+#include "sim/nurbs/nurbs_shell_couplings.h"
 
 namespace palpate::sim {
 namespace {
@@ -54,21 +55,37 @@ std::map<uint32_t, double> MeanAt(const NurbsObject& object, const gpu::NurbsShe
   return mean;
 }
 
+NurbsShellMaterial ShellMaterialOf(const Material& material, double thickness_m) {
+  return {.thickness_m = thickness_m,
+          .density_kg_per_m3 = material.density_kg_per_m3,
+          .young_modulus_pa = material.young_modulus_pa,
+          .poisson_ratio = material.poisson_ratio,
+          .damping_s = material.damping_s,
+          .mass_damping_per_s = material.mass_damping_per_s};
+}
+
 }  // namespace
 
-absl::StatusOr<gpu::NurbsShellModel> NurbsShellModelOf(const NurbsObject& object, const Material& material, double thickness_m) {
+absl::StatusOr<gpu::NurbsShellModel> NurbsShellModelOf(const NurbsObject& object, const Material& material, double thickness_m,
+                                                       double join_tolerance_m) {
   if (material.model != MaterialModel::kStVenantKirchhoff || material.fibers) {
     return absl::InvalidArgumentError("material.model: of a NURBS shell it is St-Venant-Kirchhoff, without fibres");
   }
   if (!(thickness_m > 0 && std::isfinite(thickness_m))) {
     return absl::InvalidArgumentError(absl::StrCat("nurbs.thickness_m: ", thickness_m, " must be positive and finite"));
   }
-  return BuildNurbsShell(object, {.thickness_m = thickness_m,
-                                  .density_kg_per_m3 = material.density_kg_per_m3,
-                                  .young_modulus_pa = material.young_modulus_pa,
-                                  .poisson_ratio = material.poisson_ratio,
-                                  .damping_s = material.damping_s,
-                                  .mass_damping_per_s = material.mass_damping_per_s});
+  return BuildNurbsShell(object, ShellMaterialOf(material, thickness_m), {.join_tolerance_m = join_tolerance_m});
+}
+
+absl::StatusOr<std::vector<uint32_t>> HoldNurbsRims(const NurbsObject& object, const Material& material, double thickness_m,
+                                                    double join_tolerance_m, bool is_clamped,
+                                                    const std::function<bool(const Vector3d& point_m)>& is_held,
+                                                    gpu::NurbsShellModel* model) {
+  const NurbsShellMaterial of_shell = ShellMaterialOf(material, thickness_m);
+  PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> frame,
+                           NurbsShellCoupler(object, of_shell, model).HoldRims(join_tolerance_m, is_clamped, is_held));
+  model->ListEntries();
+  return frame;
 }
 
 gpu::NurbsShellModel MovedNurbsShell(gpu::NurbsShellModel model, const RigidPose& pose) {

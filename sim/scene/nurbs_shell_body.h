@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,9 +16,17 @@
 
 namespace palpate::sim {
 
-/// The shell about a surface, in the surface's frame. Errors: InvalidArgument naming the field of the body (thickness, a material that a
-/// shell cannot have) or what is wrong with the surface.
-absl::StatusOr<gpu::NurbsShellModel> NurbsShellModelOf(const NurbsObject& object, const Material& material, double thickness_m);
+/// The shell about a surface, in the surface's frame; `join_tolerance_m` as in NurbsObject::Edges. Errors: InvalidArgument naming the field
+/// of the body (thickness, a material that a shell cannot have) or what is wrong with the surface.
+absl::StatusOr<gpu::NurbsShellModel> NurbsShellModelOf(const NurbsObject& object, const Material& material, double thickness_m,
+                                                       double join_tolerance_m = 0);
+
+/// Adds what holds the rims of a shell for whose points `is_held` says so; both in the surface's frame. Returns the control points that
+/// then are to be held: those of a frame that takes the rims along. Errors: InvalidArgument.
+absl::StatusOr<std::vector<uint32_t>> HoldNurbsRims(const NurbsObject& object, const Material& material, double thickness_m,
+                                                    double join_tolerance_m, bool is_clamped,
+                                                    const std::function<bool(const Eigen::Vector3d& point_m)>& is_held,
+                                                    gpu::NurbsShellModel* model);
 
 /// The same shell elsewhere.
 gpu::NurbsShellModel MovedNurbsShell(gpu::NurbsShellModel model, const RigidPose& pose);

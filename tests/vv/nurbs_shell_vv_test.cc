@@ -385,6 +385,44 @@ TEST(NurbsShellVvTest, ADiscOfTwoPatchesBendsAsOne) {
   }
 }
 
+TEST(NurbsShellVvTest, ADiscIsHeldAtItsRim) {
+  // By the loop itself, against Kirchhoff's plate.
+  const NurbsShellMaterial material{.thickness_m = 0.01, .density_kg_per_m3 = 1, .young_modulus_pa = 1e9, .poisson_ratio = 0.3};
+  const double radius = 0.43, load_pa = 1e-3;
+  const double plate = material.young_modulus_pa * std::pow(material.thickness_m, 3) / (12 * (1 - 0.3 * 0.3));
+  for (const bool is_clamped : {true, false}) {
+    for (const size_t spans : {6U, 12U, 24U}) {
+      NurbsShellCase c{test::TrimmedSheet(3, spans, 1, {{test::CircleTrim({0.5, 0.5}, radius)}}),
+                       material,
+                       {},
+                       {},
+                       {},
+                       0,
+                       0.5,
+                       0.5,
+                       Vector3d::UnitZ(),
+                       0,
+                       {}};
+      c.model = *BuildNurbsShell(c.object, material);
+      const auto frame = NurbsShellCoupler(c.object, material, &c.model).HoldRims(0, is_clamped, [](const Vector3d&) { return true; });
+      ASSERT_TRUE(frame.ok()) << frame.status();
+      ASSERT_EQ(frame->size(), 4U);
+      c.model.ListEntries();
+      const ReferenceNurbsShell shell(c.model);
+      c.load_n = shell.AreaLoad({0, 0, load_pa});
+      test::CoordinateGroups groups(c.model.control_count());
+      for (const uint32_t j : *frame) {
+        for (int axis = 0; axis < 3; ++axis) groups.Fix(j, axis);
+      }
+      c.groups = groups.Numbers();
+      const double clamped = load_pa * std::pow(radius, 4) / (64 * plate);
+      const double share = test::DeflectionOf(c, Linear(c)) / (is_clamped ? clamped : (5 + 0.3) / (1 + 0.3) * clamped);
+      std::printf("| disc, rim %s | %zu | %.5f |\n", is_clamped ? "clamped" : "hinged", spans, share);
+      EXPECT_NEAR(share, 1, spans == 6 ? 0.05 : 0.02);
+    }
+  }
+}
+
 TEST(NurbsShellVvTest, GradientAndStiffnessOfCoupledPatchesMatchFiniteDifferences) {
   // Flat ones, and two that meet at a right angle.
   const NurbsShellMaterial material{.thickness_m = 0.02, .density_kg_per_m3 = 1, .young_modulus_pa = 1e5, .poisson_ratio = 0.3};

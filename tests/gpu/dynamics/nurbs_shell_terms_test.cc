@@ -1,6 +1,7 @@
 // NURBS shells on the device against the reference in double precision.
 #include "gpu/dynamics/nurbs_shell_terms.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -13,9 +14,11 @@
 #include "gpu/dynamics/nurbs_shell_correction.h"
 #include "sim/nurbs/nurbs_shapes.h"
 #include "sim/nurbs/nurbs_shell_builder.h"
+#include "sim/nurbs/nurbs_shell_couplings.h"
 #include "sim/reference/reference_nurbs_shell.h"
 #include "tests/support/device_test.h"
 #include "tests/support/nurbs_shell_cases.h"
+#include "tests/support/trimmed_sheets.h"
 
 namespace palpate::gpu::kernels {
 extern const KernelSource nurbs_shell_probe;
@@ -38,6 +41,20 @@ NurbsShellModel Torus(int levels, double thickness_m, double damping_s = 0) {
   const NurbsShellMaterial material{
       .thickness_m = thickness_m, .density_kg_per_m3 = 1000, .young_modulus_pa = 1e5, .poisson_ratio = 0.3, .damping_s = damping_s};
   return *sim::BuildNurbsShell(object, material);
+}
+
+/// Two sheets that meet along trims at an angle, or smoothly, and are clamped along a side.
+NurbsShellModel Coupled(double angle) {
+  sim::NurbsObjectDescription two = test::SplitSheet(3, 4, 5, 0.3, 0.5, 0.5, 0.5);
+  for (Vector3d& p : two.patches[1].surface.control_m) p = Eigen::AngleAxisd(angle, Vector3d::UnitY()) * p;
+  const NurbsObject object = *NurbsObject::Create(two);
+  const NurbsShellMaterial material{.thickness_m = 0.01, .density_kg_per_m3 = 1000, .young_modulus_pa = 1e5, .poisson_ratio = 0.3};
+  NurbsShellModel model = *sim::BuildNurbsShell(object, material);
+  sim::NurbsShellCoupler coupler(object, material, &model);
+  const auto frame = coupler.HoldRims(0, true, [](const Vector3d& p) { return p.x() < -0.149; });
+  EXPECT_TRUE(frame.ok()) << frame.status();
+  model.ListEntries();
+  return model;
 }
 
 /// Somewhere off the rest shape.
@@ -124,10 +141,15 @@ class NurbsShellTermsTest : public test::DeviceTest {
           queue().Launch(setup.descend, {end - begin, 0}, Arg("begin", begin), Arg("end", end), Arg("x", x), Arg("target", target)));
     }
   }
+  /// `size`: of the deformation.
+  void ExpectTheReference(const NurbsShellModel& model, double size);
+  void ExpectCorrections(const NurbsShellModel& model);
 };
 
 TEST_F(NurbsShellTermsTest, ColorsShareNoBlockAndSumsKeepEntries) {
-  const NurbsShellModel model = Torus(1, 0.01);
+  NurbsShellModel model = Torus(1, 0.01);
+  AppendNurbsShell(Coupled(1), &model);
+  AppendNurbsShell(Coupled(0), &model);
   for (const uint32_t lanes : {1U, 4U, 8U, 16U}) {
     const auto layout = LayOutNurbsShells(model, lanes, kDt);
     ASSERT_TRUE(layout.ok()) << layout.status();
@@ -139,6 +161,15 @@ TEST_F(NurbsShellTermsTest, ColorsShareNoBlockAndSumsKeepEntries) {
         }
       }
     }
+    // Blocks are of couplings or of Gauss points.
+    std::vector<int> kinds(layout->block_count, -1);
+    for (size_t g = 0; g < model.gauss.size(); ++g) {
+      int& kind = kinds[layout->gauss_place[g] / lanes];
+      const int own = model.gauss[g].coupling ? 1 : 0;
+      EXPECT_TRUE(kind == -1 || kind == own) << g;
+      kind = own;
+    }
+    EXPECT_EQ(std::ranges::count(kinds, -1), 0);
     double sum = 0, expected = 0;
     for (const float b : layout->entry_basis) sum += std::abs(double{b});
     for (const NurbsShellEntry& e : model.entries) {
@@ -149,10 +180,18 @@ TEST_F(NurbsShellTermsTest, ColorsShareNoBlockAndSumsKeepEntries) {
   }
 }
 
-TEST_F(NurbsShellTermsTest, EnergiesForcesAndBlocksAreThoseOfTheReference) {
-  const NurbsShellModel model = Torus(1, 0.01);
+TEST_F(NurbsShellTermsTest, EnergiesForcesAndBlocksAreThoseOfTheReference) { ExpectTheReference(Torus(1, 0.01), 0.2); }
+
+TEST_F(NurbsShellTermsTest, CouplingsAreThoseOfTheReference) {
+  for (const double angle : {0.0, 1.4, -2.6}) {
+    SCOPED_TRACE(testing::Message() << "angle " << angle);
+    ExpectTheReference(Coupled(angle), 0.2);
+  }
+}
+
+void NurbsShellTermsTest::ExpectTheReference(const NurbsShellModel& model, double size) {
   const sim::ReferenceNurbsShell reference(model);
-  const VectorXd x = Deformed(model, 0.2);
+  const VectorXd x = Deformed(model, size);
   const double energy = reference.Energy(x);
   const VectorXd gradient = reference.Gradient(x);
   Eigen::SparseMatrix<double> k(x.size(), x.size());
@@ -280,13 +319,17 @@ TEST_F(NurbsShellTermsTest, DeflectionsOfTheLiteratureHaveTheEnergyOfTheReferenc
   }
 }
 
-TEST_F(NurbsShellTermsTest, CorrectionsSolveTheStepAtRestHoweverItIsTurned) {
-  const NurbsShellModel model = Torus(1, 0.01);
+TEST_F(NurbsShellTermsTest, CorrectionsSolveTheStepAtRestHoweverItIsTurned) { ExpectCorrections(Torus(1, 0.01)); }
+
+TEST_F(NurbsShellTermsTest, CorrectionsKnowCouplings) { ExpectCorrections(Coupled(1)); }
+
+void NurbsShellTermsTest::ExpectCorrections(const NurbsShellModel& model) {
   const sim::ReferenceNurbsShell reference(model);
   const auto setup = Make(model, 8);
   ASSERT_NE(setup, nullptr);
   std::vector<uint32_t> held(model.control_count(), 0);
   held[3] = 7;
+  for (size_t j = model.surface_control_count(); j < held.size(); ++j) held[j] = 7;
   auto correction = NurbsShellCorrection::Create(queue(), model, setup->layout, held, kDt);
   ASSERT_TRUE(correction.ok()) << correction.status();
   // The same by a sparse factor.
@@ -303,7 +346,8 @@ TEST_F(NurbsShellTermsTest, CorrectionsSolveTheStepAtRestHoweverItIsTurned) {
     matrix.diagonal().segment<3>(3 * c).array() += model.mass_kg[static_cast<size_t>(c)] / (kDt * kDt);
     forces.segment<3>(3 * c) = Vector3d(std::sin(3.0 * static_cast<double>(c)), 1, std::cos(5.0 * static_cast<double>(c)));
   }
-  for (Eigen::Index n = 9; n < 12; ++n) {
+  for (Eigen::Index n = 0; n < rest.size(); ++n) {
+    if (held[static_cast<size_t>(n / 3)] == 0) continue;
     matrix.row(n).setZero();
     matrix.col(n).setZero();
     matrix(n, n) = 1;
