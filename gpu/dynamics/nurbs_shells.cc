@@ -201,6 +201,7 @@ absl::Status NurbsShells::Upload(Queue& queue, std::span<const TissueNurbsShell>
   for (const TissueNurbsShell& shell : shells) bound_.insert(bound_.end(), shell.bound.begin(), shell.bound.end());
   if (bindings_) PALPATE_RETURN_IF_ERROR(bindings_->SetVertices(queue, shells, layout));
   PALPATE_ASSIGN_OR_RETURN(correction_, NurbsShellCorrection::Create(queue, all, elastic_, held_axes, dt_s));
+  is_coupled_ = std::ranges::any_of(all.gauss, [](const NurbsShellGauss& gauss) { return gauss.coupling.has_value(); });
   terms_ = std::make_unique<NurbsShellTerms>(elastic_);
   return terms_->Init(queue);
 }
@@ -317,9 +318,9 @@ absl::Status NurbsShells::TakeStates(Queue& queue, std::vector<Float4> control_m
 absl::Status NurbsShells::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described, or lives for one step.
   [[maybe_unused]] auto& [control_group, team, teams, device_bytes, control_begins, elastic, slots_host, is_vertex, begins_host,
-                          controls_host, weights_host, initial_control, control_host, initial, states_host, x, meets, terms, correction,
-                          bindings, bound, mass, supported, support_ends, support_forces_host, regions, poses_host, contacts, predict,
-                          drive, vertex_velocities, push_by_air, place, keep, put, to_detection, detected_kernel, goal, take_back,
+                          controls_host, weights_host, initial_control, control_host, initial, states_host, x, meets, terms, is_coupled,
+                          correction, bindings, bound, mass, supported, support_ends, support_forces_host, regions, poses_host, contacts,
+                          predict, drive, vertex_velocities, push_by_air, place, keep, put, to_detection, detected_kernel, goal, take_back,
                           follow_back, sweep, move_towards, find_forces, bound_forces, go_along, follow_along, finish, roll_back, control,
                           states, driven, driven_rest, poses, order, shell_colors, support_begins, support, support_weights, slots, begins,
                           controls, weights, start, detected, at, forces, blocks, next, pushes, supported_slots, support_forces, kept,

@@ -57,6 +57,8 @@ class NurbsShells final : public SurfaceFollower {
   absl::Status BindSurface(const SurfaceContacts& surface);
 
   uint32_t control_count() const { return static_cast<uint32_t>(states_host_.size()); }
+  /// Whether couplings hold patches together, or rims.
+  bool is_coupled() const { return is_coupled_; }
   /// [shell + 1] where the control points of each begin.
   std::span<const uint32_t> control_begins() const { return control_begins_; }
   size_t device_bytes() const { return device_bytes_; }
@@ -195,6 +197,7 @@ class NurbsShells final : public SurfaceFollower {
   const DeviceBuffer<Float4>* x_ = nullptr;  // of the solver
   bool meets_ = false;                       // surfaces do
   std::unique_ptr<NurbsShellTerms> terms_;
+  bool is_coupled_ = false;  // a Gauss point is of a coupling
   NurbsShellCorrection correction_;
   std::unique_ptr<NurbsBindings> bindings_;     // null: tissue carries none
   std::vector<TissueNurbsShell::Bound> bound_;  // shell after shell

@@ -206,6 +206,13 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
     return absl::OkStatus();
   };
   if (sweep_count_ == 0) PALPATE_RETURN_IF_ERROR(note_residual());
+  // The guess of a step parts rims from what holds them. A sweep would send control points that hardly act on the shell far away to close
+  // that gap; a move of all at once does not.
+  if (sweep_count_ == 0 && nurbs_ && nurbs_->is_coupled()) {
+    PALPATE_RETURN_IF_ERROR(FollowTissue(swept));
+    PALPATE_RETURN_IF_ERROR(BeforeSweep(swept));
+    PALPATE_RETURN_IF_ERROR(CorrectNurbs(swept));
+  }
   const uint32_t sweep_count = options_.iterations;
   const uint32_t check_period = std::max(kMinCheckPeriod, sweep_count / 4);
   const bool corrects = correction_ && !recovery_.active();

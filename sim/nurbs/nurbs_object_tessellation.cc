@@ -16,6 +16,7 @@
 #include "sim/nurbs/nurbs_derivative_bounds.h"
 #include "sim/nurbs/nurbs_tessellation.h"
 #include "sim/nurbs/planar_triangulation.h"
+#include "sim/nurbs/short_edges.h"
 
 namespace palpate::sim {
 namespace {
@@ -27,10 +28,12 @@ constexpr int kMaxHalvings = 40;
 constexpr double kSameParameter = 1e-10;  // of an edge: breaks nearer than that are one
 constexpr double kSnap = 1e-8;            // to lines of knots and the domain's sides, as a share of the domain
 constexpr double kSnapOfLoops = 2 * kNurbsLoopGap;
-constexpr double kTurnedAway = 0.17;   // cosine
-constexpr double kNoArea = 1e-9;       // twice the area of a triangle, as a share of the square of its longest side
-constexpr double kFinest = 1.0 / 256;  // of the square of the length that is fine enough: as far triangles are cut that are turned away
-constexpr double kStraight = 1e-9;     // share of the object's size
+constexpr double kTurnedAway = 0.17;    // cosine
+constexpr double kNoArea = 1e-9;        // twice the area of a triangle, as a share of the square of its longest side
+constexpr double kFinest = 1.0 / 256;   // of the square of the length that is fine enough: as far triangles are cut that are turned away
+constexpr double kStraight = 1e-9;      // share of the object's size
+constexpr double kShortEdge = 1.0 / 8;  // of the tolerance, for meshes with a least number of parts
+constexpr double kShortEdgeShare = 1.0 / 16;     // of the longest edge beside it
 constexpr size_t kMaxSamples = size_t{1} << 19;  // of all edges
 constexpr int kPartsOfBounds = 4;                // a Bezier patch is cut into so many each way: bounds of smaller parts are closer
 
@@ -245,6 +248,8 @@ class Tessellator {
       if (!status.ok()) return Annotate(status, PathOf(p));
     }
     SurfaceMesh mesh = Collect(places);
+    // Contact keeps neighbours apart by shares of their distance at rest: where breaks of an edge all but coincide, nothing could move.
+    if (least_cells_ > 1) CollapseShortEdges(kShortEdge * tolerance_m_, kShortEdgeShare, &mesh, places);
     if (mesh.triangles.size() > max_triangles_) return TooFine();
     return mesh;
   }

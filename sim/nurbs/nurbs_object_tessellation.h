@@ -20,7 +20,8 @@ namespace palpate::sim {
 /// longest side measured by bounds of the second derivatives of the Bezier patch (BoundNurbsDerivatives).
 ///
 /// `places` (or null): becomes [vertex]. `least_cells`: sides of triangles are no longer than about a span between knots by so many; of
-/// spans that a loop cuts, what is left is as fine.
+/// spans that a loop cuts, what is left is as fine. Vertices that all but coincide become one then, where an edge between them is shorter
+/// than an eighth of the tolerance and a sixteenth of those beside it; triangles may be off by that much more.
 ///
 /// Errors: InvalidArgument (a tolerance that is not positive; loops that cross, naming the patch and a place in (u, v)), ResourceExhausted
 /// (more than `max_triangles`, found out before most of the work). Deterministic.

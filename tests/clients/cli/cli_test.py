@@ -595,6 +595,15 @@ class Nurbs(CliTest):
         self.ok("nurbs", "refine", source, "--insert", "3,u,0.25,2", "--insert", "0,v,0.5", "-o", target)
         patches = self.info(target)["patches"]
         self.assertEqual([p["control_points"] for p in patches[:4]], [[3, 4], [3, 3], [3, 3], [5, 3]])
+        bar = self.shape("cylinder")
+        before = self.info(bar)
+        self.ok("nurbs", "refine", bar, "--degree", 3, "--span", 0.02, "-o", target)
+        after = self.info(target)
+        self.assertTrue(all(min(p["degree"]) == 3 for p in after["patches"]))
+        self.assertGreater(sum(p["control_points"][0] * p["control_points"][1] for p in after["patches"]), 200)
+        self.assertAlmostEqual(after["volume_m3"] / before["volume_m3"], 1, delta=1e-11)
+        self.assertIn("degree 16 is outside", self.fails(FAILED, "nurbs", "refine", bar, "--degree", 16, "-o", self.folder / "x.json"))
+        self.assertIn("span: -1 m is not positive", self.fails(FAILED, "nurbs", "refine", bar, "--span", -1, "-o", self.folder / "x.json"))
         for insertion, message in (("3,w,0.5", "'3,w,0.5' is not PATCH,u|v,PARAMETER"), ("99,u,0.5", "patch 99: there are 16"), ("0,u,1", "patches[0]: knot 1 is not inside (0, 1)"),
                                    ("0,u,0.5,3", "degree 2 allows")):
             with self.subTest(insertion):

@@ -1103,6 +1103,53 @@ TEST_F(Scenes, AnOrganHangsOnAVesselThatRunsThroughIt) {
   EXPECT_NEAR(height(), hanging_m, 0.0002) << "it swings back";
 }
 
+TEST_F(Scenes, AProbePressesABladderWhoseNeckIsClampedAtItsRim) {
+  const std::unique_ptr<SceneRun> run = Load("nurbs-neck", "probe");
+  ASSERT_NE(run, nullptr);
+  const Vector3d rest = ToEigen(run->spec().tools(0).rest_pose().position_m());
+  const std::vector<Vector3d> start = run->positions(0);
+  const auto moved_m = [&](const std::function<bool(const Vector3d&)>& is_meant) {
+    double most_m = 0;
+    for (size_t v = 0; v < start.size(); ++v) {
+      if (is_meant(start[v])) most_m = std::max(most_m, (run->positions(0)[v] - start[v]).norm());
+    }
+    return most_m;
+  };
+  const auto height = [&] {
+    double most_m = 0;
+    for (const Vector3d& p : run->positions(0)) {
+      EXPECT_GT(p.z(), 0) << "above the table";
+      most_m = std::max(most_m, p.z());
+    }
+    return most_m;
+  };
+  const auto step = [&](int count, double down_m) {
+    for (int i = 0; i < count; ++i) {
+      ASSERT_NO_FATAL_FAILURE(run->MoveTool(rest - Vector3d(0, 0, std::min(0.0005 * i, down_m))));
+      ASSERT_NO_FATAL_FAILURE(run->Step());
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(step(60, 0));
+  const double before_m = height();
+  EXPECT_EQ(run->frame().tools(0).force_n().norm(), 0);
+  ASSERT_NO_FATAL_FAILURE(step(90, 0.031));
+  const Vector3d felt_n = ToEigen(run->frame().tools(0).force_n());
+  EXPECT_GT(felt_n.z(), 0.2) << "the probe feels it";
+  EXPECT_LT(height(), before_m - 0.003) << "it gives way";
+  // The rim stays, however its control points lie, and so do the directions there: no wall goes far from where it was near it.
+  const Vector3d along = Vector3d(1, 0.12, 0.1).normalized();
+  const auto on_axis_m = [&](const Vector3d& p) { return (p - Vector3d(0, 0.004, 0.04)).dot(along); };
+  double rim_m = 0;
+  for (const Vector3d& p : start) rim_m = std::max(rim_m, on_axis_m(p));
+  EXPECT_LT(moved_m([&](const Vector3d& p) { return on_axis_m(p) > rim_m - 1e-4; }), 5e-5);
+  EXPECT_LT(moved_m([&](const Vector3d& p) { return on_axis_m(p) > rim_m - 0.004; }), 1e-3);
+  EXPECT_GT(moved_m([&](const Vector3d& p) { return p.x() < 0; }), 0.005);
+  ASSERT_EQ(run->frame().supports_size(), 1);
+  EXPECT_GT(ToEigen(run->frame().supports(0).force_n()).norm(), 0.05) << "the rim carries";
+  ASSERT_NO_FATAL_FAILURE(step(120, 0));
+  EXPECT_NEAR(height(), before_m, 0.001) << "it comes back";
+}
+
 TEST_F(Scenes, JelliesFallAndArePoked) { PokeJellies(90); }
 TEST_F(Scenes, SlowJelliesArePokedForTheFullLength) { PokeJellies(420); }
 

@@ -38,6 +38,7 @@ const SCENES = {
   'nurbs-sheet': { look: [-62, 22, 0.8], play: (hand) => hand.step(150) },
   'nurbs-drape': { look: [-62, 26, 0.8], play: (hand) => hand.step(150) },
   'nurbs-bladder': { look: [-62, 16, 0.8], play: (hand) => hand.step(240) },
+  'nurbs-neck': { look: [-62, 16, 0.75], play: (hand) => hand.move('probe', range(120).map((step) => lerp([-0.004, 0, 0.085], [-0.004, 0, 0.054], (step - 40) / 60))) },
   'nurbs-vessel': { look: [-58, 14, 0.8], play: (hand) => hand.step(150) },
   'nurbs-sewn': {
     look: [-66, 12, 0.72],

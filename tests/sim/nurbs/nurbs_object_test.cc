@@ -353,5 +353,54 @@ TEST(NurbsObjectTest, DescriptionsComeBack) {
   }
 }
 
+TEST(NurbsObjectTest, DegreesAndSpansAreThoseOfTheSameShape) {
+  const NurbsObject cylinder = *NurbsObject::FromSurfaces("cylinder", NurbsCylinder(0.02, 0.1));
+  const auto raised = cylinder.WithDegree(3);
+  ASSERT_TRUE(raised.ok()) << raised.status();
+  const auto fine = raised->WithSpans(0.01);
+  ASSERT_TRUE(fine.ok()) << fine.status();
+  for (size_t p = 0; p < cylinder.patches().size(); ++p) {
+    const NurbsSurface& before = cylinder.patches()[p].surface;
+    const NurbsSurface& after = fine->patches()[p].surface;
+    for (const NurbsDirection d : {NurbsDirection::kU, NurbsDirection::kV}) {
+      EXPECT_EQ(after.degree(d), 3);
+      EXPECT_EQ(after.domain(d), before.domain(d));
+    }
+    const auto [u0, u1] = before.domain(NurbsDirection::kU);
+    const auto [v0, v1] = before.domain(NurbsDirection::kV);
+    for (double a = 0; a <= 1; a += 0.125) {
+      for (double b = 0; b <= 1; b += 0.125) {
+        const double u = u0 + a * (u1 - u0), v = v0 + b * (v1 - v0);
+        EXPECT_LT((after.Point(u, v) - before.Point(u, v)).norm(), 1e-12);
+      }
+    }
+    // No line between two knots is longer, and cutting it into one part less would have left one.
+    size_t parts = 0;
+    for (const NurbsDirection d : {NurbsDirection::kU, NurbsDirection::kV}) {
+      const auto knots = after.knots(d);
+      for (size_t k = 0; k + 1 < knots.size(); ++k) {
+        if (knots[k] == knots[k + 1]) continue;
+        ++parts;
+        for (const double share : {0.0, 0.5, 1.0}) {
+          const auto point = [&](double t) {
+            return d == NurbsDirection::kU ? after.Point(t, v0 + share * (v1 - v0)) : after.Point(u0 + share * (u1 - u0), t);
+          };
+          double length = 0;
+          for (int i = 0; i < 16; ++i) {
+            const double width = (knots[k + 1] - knots[k]) / 16;
+            length += (point(knots[k] + width * (i + 1)) - point(knots[k] + width * i)).norm();
+          }
+          EXPECT_LT(length, 0.0101);
+        }
+      }
+    }
+    EXPECT_LT(parts, 20U);
+  }
+  EXPECT_EQ(fine->WithSpans(0.01)->Describe().patches[0].surface.knots_u, fine->Describe().patches[0].surface.knots_u);
+  EXPECT_EQ(std::string(cylinder.WithSpans(0).status().message()), "span: 0 m is not positive");
+  EXPECT_EQ(cylinder.WithSpans(1e-9).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(cylinder.WithDegree(99).status().message()).find("degree 99 is outside"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace palpate::sim::nurbs_object_test

@@ -264,6 +264,95 @@ TEST(NurbsBodySpec, RegionsOfAShellAreItsSupports) {
   EXPECT_EQ(infos[2].region(), 2U);
 }
 
+/// A round sheet in the place of the ball, half of its rim held.
+v1::SceneSpec RimScene(v1::NurbsRim rim) {
+  v1::SceneSpec spec = ShellScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  const auto sheet = sim::NurbsObject::Create(test::SheetDescription(3, 4, 0.1, {{test::CircleTrim({0.5, 0.5}, 0.4)}}));
+  *body.mutable_nurbs()->mutable_object() = NurbsToProto(sheet->Describe());
+  body.mutable_pose()->mutable_position_m()->set_z(0.02);
+  v1::FixedRegion& region = *body.mutable_fixed(0);
+  region.set_name("rim");
+  region.set_rim(rim);
+  region.mutable_box()->mutable_max_m()->set_z(1);
+  region.mutable_box()->mutable_max_m()->set_x(0);
+  return spec;
+}
+
+TEST(NurbsBodySpec, RimsAreHeldByFramesOfTheirOwn) {
+  const auto scene = Build(RimScene(v1::NURBS_RIM_CLAMPED));
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  const sim::NurbsShellDescription& shell = *scene->bodies[0].nurbs_shell;
+  const gpu::NurbsShellModel& model = *shell.model;
+  ASSERT_EQ(model.frame_control_count, 4U);
+  ASSERT_EQ(shell.held.size(), 4U) << "no control point of the surface";
+  EXPECT_EQ(shell.held.front(), model.surface_control_count());
+  ASSERT_EQ(shell.supports.size(), 1U);
+  EXPECT_EQ(shell.supports[0].control, shell.held);
+  // Half of the rim, which is a circle of 40 mm about (0, 0, 20) mm.
+  double length_m = 0;
+  Eigen::Vector3d mean = Eigen::Vector3d::Zero();
+  for (const uint32_t j : shell.held) mean += Eigen::Vector3d(model.rest_m[j].data()) / 4;
+  for (const gpu::NurbsShellGauss& gauss : model.gauss) {
+    if (!gauss.coupling) continue;
+    length_m += gauss.area_m2;
+    EXPECT_GT(gauss.coupling->turn_n, 0);
+    EXPECT_NEAR(gauss.coupling->rest_cosine, 1, 1e-12);
+  }
+  EXPECT_NEAR(length_m, std::numbers::pi * 0.04, 1e-3);
+  EXPECT_NEAR(mean.z(), 0.02, 1e-9);
+  EXPECT_LT(mean.x(), -0.02);
+  const auto hinged = Build(RimScene(v1::NURBS_RIM_HINGED));
+  ASSERT_TRUE(hinged.ok()) << hinged.status();
+  for (const gpu::NurbsShellGauss& gauss : hinged->bodies[0].nurbs_shell->model->gauss) {
+    EXPECT_TRUE(!gauss.coupling || gauss.coupling->turn_n == 0);
+  }
+  // A motion takes the frame along, about the middle of the rim.
+  v1::SceneSpec driven = RimScene(v1::NURBS_RIM_CLAMPED);
+  driven.mutable_bodies(0)->mutable_fixed(0)->mutable_motion()->mutable_velocity_m_per_s()->set_x(0.1);
+  const auto moving = Build(driven);
+  ASSERT_TRUE(moving.ok()) << moving.status();
+  ASSERT_EQ(moving->bodies[0].nurbs_shell->driven.size(), 1U);
+  EXPECT_EQ(moving->bodies[0].nurbs_shell->driven[0].vertices, shell.held);
+  EXPECT_LT((moving->bodies[0].nurbs_shell->driven[0].center_m - mean).norm(), 1e-12);
+  // Two regions may share a rim between them, each with a frame.
+  v1::SceneSpec two = RimScene(v1::NURBS_RIM_CLAMPED);
+  v1::FixedRegion& other = *two.mutable_bodies(0)->add_fixed();
+  other = two.bodies(0).fixed(0);
+  other.set_name("other");
+  other.mutable_box()->mutable_min_m()->set_x(0);
+  other.mutable_box()->mutable_max_m()->set_x(1);
+  const auto both = Build(two);
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->bodies[0].nurbs_shell->model->frame_control_count, 8U);
+  EXPECT_EQ(both->bodies[0].nurbs_shell->held.size(), 8U);
+}
+
+TEST(NurbsBodySpec, RimsThatCannotBeHeldAreRefusedByField) {
+  const auto expect_refused = [](const std::function<void(v1::SceneSpec&)>& spoil, const std::string& text) {
+    v1::SceneSpec spec = RimScene(v1::NURBS_RIM_CLAMPED);
+    spoil(spec);
+    ExpectRefused(spec, text);
+  };
+  const auto region = [](v1::SceneSpec& s) -> v1::FixedRegion& { return *s.mutable_bodies(0)->mutable_fixed(0); };
+  expect_refused([&](auto& s) { region(s).mutable_box()->mutable_max_m()->set_z(0); },
+                 "bodies[0].fixed[0].box: no rim of the surface lies there");
+  expect_refused([&](auto& s) { region(s).set_rim(static_cast<v1::NurbsRim>(7)); }, "bodies[0].fixed[0].rim: 7 is outside [0, 2]");
+  expect_refused([&](auto& s) { region(s).set_bound_to("block"); }, "bodies[0].fixed[0].rim: rims are not bound to a body");
+  expect_refused(
+      [&](auto& s) {
+        v1::BodySpec& block = *s.add_bodies();
+        block.set_name("block");
+        v1::Vec3& size = *block.mutable_generator()->mutable_slab()->mutable_size_m();
+        size.set_x(0.08);
+        size.set_y(0.08);
+        size.set_z(0.04);
+        block.mutable_generator()->set_edge_length_m(0.02);
+        *block.add_fixed() = s.bodies(0).fixed(0);
+      },
+      "bodies[1].fixed[0].rim: only a NURBS shell is held at its rims");
+}
+
 TEST(NurbsBodySpec, WhatCannotBeBoundIsRefusedByField) {
   const auto expect_refused = [](const std::function<void(v1::SceneSpec&)>& spoil, const std::string& text) {
     v1::SceneSpec spec = BoundScene();

@@ -61,6 +61,36 @@ class NurbsShellTest : public test::DeviceTest {
     const float* const p = &frame_->nurbs.control_m[body][3 * j];
     return {p[0], p[1], p[2]};
   }
+  /// How far body 0 sags, and how far it is from where its weight and Newton's method, in double precision, put it.
+  void CompareWithNewton(const SceneDescription& scene, double* most_m, double* worst_m) {
+    const NurbsShellDescription& description = *scene.bodies[0].nurbs_shell;
+    const gpu::NurbsShellModel& model = *description.model;
+    const ReferenceNurbsShell shell(model);
+    NurbsShellLoad load{.dead_n = Eigen::VectorXd::Zero(shell.size())};
+    std::vector<int> groups;
+    int free = 0;
+    for (uint32_t j = 0; j < model.control_count(); ++j) {
+      load.dead_n[3 * j + 2] = scene.gravity_m_per_s2[2] * model.mass_kg[j];
+      for (int axis = 0; axis < 3; ++axis) {
+        groups.push_back(std::binary_search(description.held.begin(), description.held.end(), j) ? -1 : free++);
+      }
+    }
+    PALPATE_TEST_ASSIGN(const Eigen::VectorXd x, SolveNurbsShell(shell, load, groups, shell.Rest(), 1e-9, 50));
+    std::vector<Vector3d> net;
+    for (size_t n = 0; n + 1 < model.net_part_begin.size(); ++n) {
+      Vector3d& at_m = net.emplace_back(Vector3d::Zero());
+      for (uint32_t k = model.net_part_begin[n]; k < model.net_part_begin[n + 1]; ++k) {
+        at_m += model.net_parts[k].weight * x.segment<3>(3 * static_cast<Eigen::Index>(model.net_parts[k].control));
+      }
+    }
+    const NurbsBodyShape& shape = *scene.bodies[0].nurbs;
+    const NurbsObject expected = shape.object.WithControlPoints(net);
+    for (size_t v = 0; v < shape.vertices.size(); ++v) {
+      const NurbsGridPlace& place = shape.vertex_places[v];
+      *most_m = std::max(*most_m, scene.bodies[0].mesh.vertices[v].z() - Vertex(0, v).z());
+      *worst_m = std::max(*worst_m, (expected.patches()[place.patch].surface.Point(place.u, place.v) - Vertex(0, v)).norm());
+    }
+  }
   void TearDown() override {
     world_.reset();
     DeviceTest::TearDown();
@@ -514,34 +544,8 @@ TEST_F(NurbsShellTest, ATrimmedCantileverSagsAsAPlate) {
   Make(scene);
   Run(100);
   EXPECT_LT(frame_->max_speed_m_per_s, 1e-3);
-  // Newton's method on the same shell, in double precision.
-  const gpu::NurbsShellModel& model = *scene.bodies[0].nurbs_shell->model;
-  const ReferenceNurbsShell shell(model);
-  NurbsShellLoad load{.dead_n = Eigen::VectorXd::Zero(shell.size())};
-  std::vector<int> groups;
-  int free = 0;
-  for (uint32_t j = 0; j < model.control_count(); ++j) {
-    load.dead_n[3 * j + 2] = -9.81 * model.mass_kg[j];
-    const auto& held = scene.bodies[0].nurbs_shell->held;
-    for (int axis = 0; axis < 3; ++axis) {
-      groups.push_back(std::binary_search(held.begin(), held.end(), j) ? -1 : free++);
-    }
-  }
-  PALPATE_TEST_ASSIGN(const Eigen::VectorXd x, SolveNurbsShell(shell, load, groups, shell.Rest(), 1e-9, 50));
-  std::vector<Vector3d> net;
-  for (size_t n = 0; n + 1 < model.net_part_begin.size(); ++n) {
-    Vector3d& at_m = net.emplace_back(Vector3d::Zero());
-    for (uint32_t k = model.net_part_begin[n]; k < model.net_part_begin[n + 1]; ++k) {
-      at_m += model.net_parts[k].weight * x.segment<3>(3 * static_cast<Eigen::Index>(model.net_parts[k].control));
-    }
-  }
-  const NurbsBodyShape& shape = *scene.bodies[0].nurbs;
-  const NurbsSurface expected = shape.object.WithControlPoints(net).patches()[0].surface;
   double most_m = 0, worst_m = 0;
-  for (size_t v = 0; v < shape.vertices.size(); ++v) {
-    most_m = std::max(most_m, -Vertex(0, v).z());
-    worst_m = std::max(worst_m, (expected.Point(shape.vertex_places[v].u, shape.vertex_places[v].v) - Vertex(0, v)).norm());
-  }
+  CompareWithNewton(scene, &most_m, &worst_m);
   EXPECT_LT(worst_m, 0.005 * most_m);
   // The clamp is a staircase of control points, somewhere about the line.
   const double plate_n_m = modulus_pa * std::pow(thickness_m, 3) / 12;
@@ -605,6 +609,137 @@ TEST_F(NurbsShellTest, ATrimmedSheetGoesOnFromAStateWithTheSameBits) {
   SceneDescription scene;
   scene.bodies = {test::ShellBody("disc", HoledDisc(5, 0.1), {0, 0, 0.03}, test::ShellMaterial(1e5, 0.3, 0.01), 0.001)};
   ExpectTheSameBitsFromAState(scene);
+}
+
+/// Two patches that meet along a curve through the sheet, of other knots: 60 mm wide, in the plane z = 0, and held as a region.
+BodyDescription CoupledSheet(double modulus_pa, const std::function<bool(const Vector3d&)>& is_held = {}) {
+  const auto object = NurbsObject::Create(test::SplitSheet(3, 6, 7, 0.06, 0.55, 0.4, 0.6));
+  EXPECT_TRUE(object.ok()) << object.status();
+  return test::ShellBody("sheet", *object, {0, 0, 0}, test::ShellMaterial(modulus_pa, 0.3, 0.02), 0.001, is_held);
+}
+
+std::shared_ptr<const gpu::NurbsShellModel> WithMassDamping(gpu::NurbsShellModel model, double damping_per_s) {
+  std::ranges::fill(model.mass_damping_per_s, damping_per_s);
+  return std::make_shared<const gpu::NurbsShellModel>(std::move(model));
+}
+
+/// Holds rims of body 0 by a frame, which lies where its surface does.
+void HoldRims(bool is_clamped, const std::function<bool(const Vector3d&)>& is_held, SceneDescription* scene) {
+  BodyDescription& body = scene->bodies[0];
+  gpu::NurbsShellModel model = *body.nurbs_shell->model;
+  const auto frame = HoldNurbsRims(body.nurbs->object, body.material, body.nurbs_shell->thickness_m, 0, is_clamped, is_held, &model);
+  ASSERT_TRUE(frame.ok()) << frame.status();
+  body.nurbs_shell->held = *frame;
+  body.nurbs_shell->supports = {{.name = "rim", .region = 0, .control = *frame}};
+  body.nurbs_shell->model = std::make_shared<const gpu::NurbsShellModel>(std::move(model));
+}
+
+TEST_F(NurbsShellTest, CoupledPatchesFallAsAPiece) {
+  SceneDescription scene;
+  scene.bodies = {CoupledSheet(1e5)};
+  scene.bodies[0].velocity_m_per_s = {0.2, 0, 0};
+  Make(scene);
+  Run(60);
+  const double n = 60, dt = scene.dt_s;
+  const Vector3d fall_m(0.2 * n * dt, 0, -9.81 * dt * dt * n * (n + 1) / 2);
+  for (size_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) {
+    EXPECT_LT((Vertex(0, v) - scene.bodies[0].mesh.vertices[v] - fall_m).norm(), 2e-5) << v;
+  }
+}
+
+TEST_F(NurbsShellTest, CoupledPatchesSagAsOne) {
+  SceneDescription scene;
+  scene.bodies = {CoupledSheet(1e8, [](const Vector3d& p) { return p.x() < -0.021; })};
+  Make(scene);
+  Run(100);
+  EXPECT_LT(frame_->max_speed_m_per_s, 1e-3);
+  double most_m = 0, worst_m = 0;
+  CompareWithNewton(scene, &most_m, &worst_m);
+  EXPECT_GT(most_m, 2e-4);
+  EXPECT_LT(worst_m, 0.01 * most_m);
+  // A plate of one piece, held alike.
+  const double plate_n_m = 1e8 * 1e-9 / (12 * (1 - 0.09));
+  EXPECT_NEAR(most_m, 9.81 * std::pow(0.06, 4) / (8 * plate_n_m), 0.05 * most_m) << "two rows clamp the edge";
+}
+
+TEST_F(NurbsShellTest, ADiscClampedAtItsRimSagsAndHandsOnItsWeight) {
+  for (const bool is_clamped : {true, false}) {
+    SceneDescription scene;
+    const double side_m = 0.1, radius_m = 0.043, thickness_m = 0.004, modulus_pa = 6e5;
+    const NurbsObject disc = test::TrimmedSheet(3, 8, side_m, {{test::CircleTrim({0.5, 0.5}, 0.43)}});
+    scene.bodies = {test::ShellBody("disc", disc, {0, 0, 0}, test::ShellMaterial(modulus_pa, 0.3, 0.02), thickness_m)};
+    scene.bodies[0].self_collision = false;  // the wall is thicker than its triangles are wide
+    HoldRims(
+        is_clamped, [](const Vector3d&) { return true; }, &scene);
+    if (HasFatalFailure()) return;
+    Make(scene);
+    Run(120);
+    double most_m = 0, worst_m = 0, rim_m = 0;
+    CompareWithNewton(scene, &most_m, &worst_m);
+    EXPECT_LT(worst_m, 0.02 * most_m) << is_clamped;
+    for (size_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) {
+      const Vector3d& rest = scene.bodies[0].mesh.vertices[v];
+      if (rest.norm() > radius_m - 1e-5) rim_m = std::max(rim_m, (Vertex(0, v) - rest).norm());
+    }
+    EXPECT_LT(rim_m, 0.01 * most_m);
+    const double plate_n_m = modulus_pa * std::pow(thickness_m, 3) / (12 * (1 - 0.09));
+    const double clamped_m = 1000 * 9.81 * thickness_m * std::pow(radius_m, 4) / (64 * plate_n_m);
+    if (is_clamped) {
+      EXPECT_NEAR(most_m, clamped_m, 0.03 * most_m) << "Kirchhoff's plate";
+    } else {
+      EXPECT_GT(most_m, 2 * clamped_m) << "it turns about the rim";
+    }
+    ASSERT_EQ(frame_->nurbs.supports.size(), 1U);
+    const double weight_n = 9.81 * world_->body_statistics()[0].mass_kg;
+    EXPECT_LT((frame_->nurbs.supports[0].force_n + Vector3d(0, 0, weight_n)).norm(), 0.03 * weight_n);
+  }
+}
+
+TEST_F(NurbsShellTest, ADrivenRimTakesAPairOfPatchesAlong) {
+  SceneDescription scene;
+  scene.bodies = {CoupledSheet(1e6)};
+  scene.bodies[0].self_collision = false;
+  scene.gravity_m_per_s2 = Vector3d::Zero();
+  scene.bodies[0].material.mass_damping_per_s = 10;
+  scene.bodies[0].nurbs_shell->model = WithMassDamping(*scene.bodies[0].nurbs_shell->model, 10);
+  HoldRims(
+      true, [](const Vector3d& p) { return p.x() < -0.0299; }, &scene);
+  if (HasFatalFailure()) return;
+  NurbsShellDescription& shell = *scene.bodies[0].nurbs_shell;
+  DrivenRegion& region = shell.driven.emplace_back();
+  region.vertices = shell.held;
+  region.velocity_m_per_s = {0, 0, 0.1};
+  region.angular_velocity_rad_per_s = {0, -1, 0};
+  region.center_m = {-0.03, 0, 0};
+  region.start_s = 0.1;
+  region.duration_s = 0.5;
+  shell.supports[0].kind = NurbsSupportKind::kDriven;
+  scene.contact.check_intersections = true;
+  Make(scene);
+  Run(40);
+  PALPATE_TEST_ASSIGN(const std::shared_ptr<const WorldState> state, world_->Capture());
+  Run(260);
+  const uint64_t expected = frame_->state_hash;
+  const Eigen::AngleAxisd turned(0.5, -Vector3d::UnitY());
+  for (size_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) {
+    const Vector3d rest = scene.bodies[0].mesh.vertices[v] - region.center_m;
+    EXPECT_LT((Vertex(0, v) - (turned * rest + region.center_m + Vector3d(0, 0, 0.05))).norm(), 3e-4)
+        << v << ": it comes to rest as it was";
+  }
+  PALPATE_TEST_ASSIGN(world_, World::Restore(context(), scene, *state));
+  Run(260);
+  EXPECT_EQ(frame_->state_hash, expected);
+}
+
+TEST_F(NurbsShellTest, CoupledPatchesGoOnFromAStateWithTheSameBits) {
+  SceneDescription scene;
+  scene.bodies = {CoupledSheet(1e5)};
+  for (Vector3d& p : scene.bodies[0].mesh.vertices) p.z() += 0.03;
+  scene.bodies[0].nurbs_pose.position_m.z() = 0.03;
+  scene.bodies[0].nurbs_shell->model = std::make_shared<const gpu::NurbsShellModel>(
+      MovedNurbsShell(*scene.bodies[0].nurbs_shell->model, {{0, 0, 0.03}, Eigen::Quaterniond::Identity()}));
+  ExpectTheSameBitsFromAState(scene);
+  EXPECT_EQ(worst_intersections_, 0U);
 }
 
 }  // namespace
