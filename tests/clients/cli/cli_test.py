@@ -595,10 +595,10 @@ class Nurbs(CliTest):
         self.ok("nurbs", "refine", source, "--insert", "3,u,0.25,2", "--insert", "0,v,0.5", "-o", target)
         patches = self.info(target)["patches"]
         self.assertEqual([p["control_points"] for p in patches[:4]], [[3, 4], [3, 3], [3, 3], [5, 3]])
-        bar = self.shape("cylinder")
+        bar, fine = self.shape("cylinder"), self.folder / "fine.nurbs.json"
         before = self.info(bar)
-        self.ok("nurbs", "refine", bar, "--degree", 3, "--span", 0.02, "-o", target)
-        after = self.info(target)
+        self.ok("nurbs", "refine", bar, "--degree", 3, "--span", 0.02, "-o", fine)
+        after = self.info(fine)
         self.assertTrue(all(min(p["degree"]) == 3 for p in after["patches"]))
         self.assertGreater(sum(p["control_points"][0] * p["control_points"][1] for p in after["patches"]), 200)
         self.assertAlmostEqual(after["volume_m3"] / before["volume_m3"], 1, delta=1e-11)
