@@ -14,6 +14,8 @@ const PIXELS = 0.35;
 /** Finer than the last by so much before triangles are made anew: it costs milliseconds. */
 const FINER = 2;
 const COARSER = 8;
+/** Nothing is drawn finer than this share of the body's size, wherever the eye is among its control points. */
+const FINEST = 1e-4;
 /** Pixels of the mask of a trimmed patch, along its longer side. */
 const MASK_SIZE = 1024;
 
@@ -91,6 +93,8 @@ export class NurbsOrgan extends Organ {
   private isPlain = false;
   /** Else it is drawn from both sides. */
   private readonly isClosed: boolean;
+  /** At rest. */
+  private readonly size_m: number;
 
   constructor(surface: SurfaceMirror, zones: ZoneStyle[], shape: NurbsShape) {
     super(surface, zones);
@@ -106,7 +110,8 @@ export class NurbsOrgan extends Organ {
       points += patch.controlM.length / 3;
     }
     if (shape.isDeformable) this.moving = new Float32Array(3 * points);
-    this.isClosed = seemClosed(patches, this.control.getSize(new THREE.Vector3()).length());
+    this.size_m = this.control.getSize(new THREE.Vector3()).length();
+    this.isClosed = seemClosed(patches, this.size_m);
     const whole = patches.filter((patch) => patch.loops.length === 0);
     if (whole.length > 0) this.addPart(whole, undefined);
     for (const patch of patches) if (patch.loops.length > 0) this.addPart([patch], maskOf(patch));
@@ -172,7 +177,7 @@ export class NurbsOrgan extends Organ {
     const eye = this.group.worldToLocal(camera.position.clone());
     const distance_m = Math.max(camera.near, this.control.distanceToPoint(eye));
     const pixel_m = (2 * distance_m * Math.tan(THREE.MathUtils.degToRad(camera.fov) / 2)) / Math.max(1, height_px);
-    const wanted_m = PIXELS * pixel_m;
+    const wanted_m = Math.max(PIXELS * pixel_m, FINEST * this.size_m);
     if (this.tolerance_m > 0 && wanted_m * FINER > this.tolerance_m && wanted_m < COARSER * this.tolerance_m) return;
     this.tolerance_m = wanted_m;
     this.triangleCount = 0;
