@@ -339,18 +339,9 @@ TEST(NurbsBodySpec, RimsThatCannotBeHeldAreRefusedByField) {
                  "bodies[0].fixed[0].box: no rim of the surface lies there");
   expect_refused([&](auto& s) { region(s).set_rim(static_cast<v1::NurbsRim>(7)); }, "bodies[0].fixed[0].rim: 7 is outside [0, 2]");
   expect_refused([&](auto& s) { region(s).set_bound_to("block"); }, "bodies[0].fixed[0].rim: rims are not bound to a body");
-  expect_refused(
-      [&](auto& s) {
-        v1::BodySpec& block = *s.add_bodies();
-        block.set_name("block");
-        v1::Vec3& size = *block.mutable_generator()->mutable_slab()->mutable_size_m();
-        size.set_x(0.08);
-        size.set_y(0.08);
-        size.set_z(0.04);
-        block.mutable_generator()->set_edge_length_m(0.02);
-        *block.add_fixed() = s.bodies(0).fixed(0);
-      },
-      "bodies[1].fixed[0].rim: only a NURBS shell is held at its rims");
+  v1::SceneSpec tissue = BoundScene();
+  *tissue.mutable_bodies(1)->add_fixed() = RimScene(v1::NURBS_RIM_CLAMPED).bodies(0).fixed(0);
+  ExpectRefused(tissue, "bodies[1].fixed[0].rim: only a NURBS shell is held at its rims");
 }
 
 TEST(NurbsBodySpec, WhatCannotBeBoundIsRefusedByField) {
